@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// codec is the library's own reading of messages, in a process of its own.
+// codec runs the library's decoder (cshim/test/codec.c) as a process.
 type codec struct {
 	sync.Mutex
 	in  io.WriteCloser
@@ -41,7 +41,7 @@ func startCodec(t testing.TB) *codec {
 	return &codec{in: in, out: bufio.NewReader(out)}
 }
 
-// read is what the library makes of a message.
+// read returns what the library decodes from a message.
 func (c *codec) read(t testing.TB, msg []byte) string {
 	t.Helper()
 	c.Lock()
@@ -56,10 +56,10 @@ func (c *codec) read(t testing.TB, msg []byte) string {
 	return strings.TrimSpace(line)
 }
 
-// inGo is what the Go side makes of a message, in the same words. Values that only the Go side
-// refuses (a reserved field that is not 0) are not compared: a library has to live with what
-// a later daemon puts there.
-func inGo(msg []byte) string {
+// goResult returns what the Go side decodes from a message, in the format of codec.c. Values that only
+// the Go side refuses, such as a reserved field that is not 0, are not compared: a library must
+// accept fields that a later daemon adds.
+func goResult(msg []byte) string {
 	h, body, err := ipc.ParseReply(msg, len(msg))
 	if err != nil {
 		return "no"
@@ -94,13 +94,14 @@ func inGo(msg []byte) string {
 	return fmt.Sprintf("%d %d %d %d %d %d %d", uint16(typ), uint32(h.Status), h.Request, v[0], v[1], v[2], v[3])
 }
 
-// raw reads a body whatever its values are.
+// raw decodes a body without checking its values.
 func raw[T any](body []byte) (v T) {
 	_, _ = binary.Decode(body, binary.LittleEndian, &v)
 	return v
 }
 
-// FuzzCodecs: the library and the daemon's side agree on what is a reply, and on what it says.
+// FuzzCodecs checks that the library and the Go side agree which messages are replies, and decode
+// the same values.
 func FuzzCodecs(f *testing.F) {
 	for typ := ipc.Type(0); typ < 32; typ++ {
 		for _, status := range []ipc.Status{ipc.StatusOK, ipc.StatusOverBudget, ipc.StatusWaiting, ipc.StatusTooMany} {
@@ -117,19 +118,19 @@ func FuzzCodecs(f *testing.F) {
 	c := startCodec(f)
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		if len(msg) > 1<<16 || len(msg) >= 6 && binary.LittleEndian.Uint16(msg[4:]) != ipc.Version {
-			return // another version's is told from its header alone
+			return // only the header of another version has a meaning
 		}
 		if refusesSession(msg) {
-			return // the library takes it, whatever its status
+			return // the library accepts it with any status
 		}
-		if library, here := c.read(t, msg), inGo(msg); library != here {
+		if library, here := c.read(t, msg), goResult(msg); library != here {
 			t.Errorf("%x:\nthe library reads %q\nthe Go side    %q", msg, library, here)
 		}
 	})
 }
 
-// refusesSession tells a reply to Hello or Resume with a policy's refusal and a text: the body that
-// belongs to the type has no room for one.
+// refusesSession reports whether a reply to Hello or Resume is a refusal by policy with a text.
+// Such a reply is an error, because the body of its type has no field for a text.
 func refusesSession(msg []byte) bool {
 	if len(msg) != ipc.HeaderSize+ipc.TextSize {
 		return false
@@ -139,7 +140,7 @@ func refusesSession(msg []byte) bool {
 	return (typ == ipc.TypeHello || typ == ipc.TypeResume) && status > 0 && status < ipc.StatusWaiting
 }
 
-// TestEveryReplyIsKnown: what the Go side can send, the library takes for a reply.
+// TestEveryReplyIsKnown checks that the library accepts every reply that the Go side can send.
 func TestEveryReplyIsKnown(t *testing.T) {
 	t.Parallel()
 	c := startCodec(t)
@@ -149,7 +150,7 @@ func TestEveryReplyIsKnown(t *testing.T) {
 			msg := ipc.Marshal(nil, ipc.Header{Type: typ | ipc.ReplyBit}, &ipc.Empty{})
 			msg = append(msg, make([]byte, size)...)
 			binary.LittleEndian.PutUint32(msg[8:], uint32(len(msg)))
-			if here := inGo(msg); here != "no" {
+			if here := goResult(msg); here != "no" {
 				known++
 				if library := c.read(t, msg); library != here {
 					t.Errorf("type %d with %d bytes: the library reads %q, the Go side %q", typ, size, library, here)

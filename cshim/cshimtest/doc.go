@@ -1,4 +1,4 @@
-// Package cshimtest tests libgpuarb.so from outside: programs run under the
-// preload on the simulated driver, against cshim/test/peer, a scripted daemon that
-// says what it was asked for. Everything must have been built before (make).
+// Package cshimtest tests libgpuarb.so from outside. Programs run with the preload on the simulated
+// driver, against cshim/test/peer, a scripted daemon that logs each request. harness_test.go starts
+// both. The tests need everything built (make). The C tests of single files are in cshim/test.
 package cshimtest

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// patience bounds how long anything may take; no result depends on it.
+// patience is the time limit of every wait; no result depends on it.
 var patience = bounded.Patience
 
 func built(t testing.TB, name string) string {
@@ -37,12 +37,13 @@ type peer struct {
 	stdin  io.WriteCloser
 	lines  chan string
 
-	// What show saw last: who waits, and the most threads that ever had a slot at once.
+	// Results of the last show: the waiting requests, and the most threads that ever had a slot at
+	// once.
 	waiters, most int
 }
 
 func socketPath(t testing.TB) string {
-	dir, err := os.MkdirTemp("", "gpuarb") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "gpuarb") // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +106,13 @@ func (p *peer) say(format string, args ...any) {
 	}
 }
 
-// lease is what the peer counts for one session and device.
+// lease has the peer's counts for one session and device.
 type lease struct {
 	pid, slot                                 int
 	granted, used, streams, contexts, pending int64
 }
 
-// show returns all leases, and the requests that were logged before ("TYPE STATUS N").
+// show returns all leases, and the requests logged since the last show ("TYPE STATUS N").
 func (p *peer) show() (leases []lease, requests []string) {
 	p.t.Helper()
 	p.say("show")
@@ -134,8 +135,8 @@ func (p *peer) show() (leases []lease, requests []string) {
 	}
 }
 
-// waits waits until so many requests do, and returns what was asked since the last look.
-func (p *peer) waits(n int) (requests []string) {
+// waitFor waits until n requests wait, and returns the requests logged since the last show.
+func (p *peer) waitFor(n int) (requests []string) {
 	p.t.Helper()
 	eventually(p.t, fmt.Sprintf("%d requests wait", n), func() bool {
 		_, more := p.show()
@@ -145,8 +146,8 @@ func (p *peer) waits(n int) (requests []string) {
 	return requests
 }
 
-// only is the one lease that there must be.
-func (p *peer) only() lease {
+// oneLease returns the lease, and fails the test unless there is exactly one.
+func (p *peer) oneLease() lease {
 	p.t.Helper()
 	leases, _ := p.show()
 	if len(leases) != 1 {
@@ -155,7 +156,7 @@ func (p *peer) only() lease {
 	return leases[0]
 }
 
-// machine is a simulated machine and the variables that programs on it run with.
+// machine is a simulated machine, and the environment of programs on it.
 type machine struct {
 	t    testing.TB
 	env  []string
@@ -244,7 +245,7 @@ func (p *program) want(line string) {
 	}
 }
 
-// do runs a command and wants its answer, without the words that it repeats.
+// do runs a command and checks its answer, without the repeated words of the command.
 func (p *program) do(command, want string) {
 	p.t.Helper()
 	p.send(command)
@@ -254,7 +255,7 @@ func (p *program) do(command, want string) {
 	}
 }
 
-// stopped waits until a fault that stops has stopped the program.
+// stopped waits until an injected fault has stopped the program.
 func (p *program) stopped() {
 	p.t.Helper()
 	eventually(p.t, "it stops", func() bool {
@@ -263,7 +264,7 @@ func (p *program) stopped() {
 	})
 }
 
-// end lets the program finish and returns what it wrote to stderr.
+// end lets the program finish, and returns its stderr.
 func (p *program) end() string {
 	p.t.Helper()
 	p.stdin.Close()
@@ -275,7 +276,7 @@ func (p *program) end() string {
 	return p.stderr.String()
 }
 
-// setup is a peer and a machine whose programs find it.
+// setup starts a peer, and returns it with a machine whose programs connect to it.
 func setup(t testing.TB, options []string, vars ...string) (*peer, *machine) {
 	t.Helper()
 	p := startPeer(t, socketPath(t), options...)
@@ -291,10 +292,10 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// wantUsed checks how many bytes of the one lease the peer counts as in use.
+// wantUsed checks how many bytes of the one lease the peer counts as used.
 func wantUsed(t testing.TB, p *peer, used int64) {
 	t.Helper()
-	if got := p.only(); got.used != used {
+	if got := p.oneLease(); got.used != used {
 		t.Errorf("used %d, want %d", got.used, used)
 	}
 }

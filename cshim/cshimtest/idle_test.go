@@ -20,16 +20,16 @@ func threadsOf(t *testing.T, pid int) []string {
 	}
 	var names []string
 	for _, path := range paths {
-		if name, err := os.ReadFile(path); err == nil { // or it has ended by now
+		if name, err := os.ReadFile(path); err == nil { // the thread may have ended meanwhile
 			names = append(names, strings.TrimSpace(string(name)))
 		}
 	}
 	return names
 }
 
-// A program that idles gives back what is pending, and what its pools keep, when
-// somebody waits for it; not before, and without a thread of its own until it needs
-// one.
+// An idle program gives back pending bytes and unused bytes of its pools when another job waits for
+// them, and not before. The library starts its own thread only when the program first frees in
+// stream order.
 func TestIdleProgramGivesBack(t *testing.T) {
 	t.Parallel()
 	p, m := setup(t, []string{"limit", "100M"})
@@ -50,24 +50,24 @@ func TestIdleProgramGivesBack(t *testing.T) {
 	})
 	wantUsed(t, p, 5<<20)
 	p.say("notify all")
-	eventually(t, "the program gives back what its pool keeps", func() bool { return p.only().used == 0 })
-	if l := p.only(); l.pending != 0 {
+	eventually(t, "the program gives back what its pool keeps", func() bool { return p.oneLease().used == 0 })
+	if l := p.oneLease(); l.pending != 0 {
 		t.Errorf("%+v", l)
 	}
-	// Once more, from its sleep; what has not executed stays.
+	// Wakes the sleeping thread again; bytes whose free has not executed stay.
 	c.do("allocasync a 3M s", "ok")
 	c.do("gate s", "ok")
 	c.do("freeasync a s", "ok")
 	p.say("notify all")
 	wantUsed(t, p, 3<<20)
 	c.do("open", "ok")
-	eventually(t, "the program gives back what has executed", func() bool { return p.only().used == 0 })
+	eventually(t, "the program gives back what has executed", func() bool { return p.oneLease().used == 0 })
 	if text := c.end(); text != "" {
 		t.Errorf("stderr: %s", text)
 	}
 }
 
-// blockedBy is the mask of blocked signals of a process's thread of this name.
+// blockedBy returns the mask of blocked signals of a process's thread with this name.
 func blockedBy(t *testing.T, pid int, name string) string {
 	t.Helper()
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
@@ -87,7 +87,7 @@ func blockedBy(t *testing.T, pid int, name string) string {
 	return ""
 }
 
-// The thread is the parent's, whatever a child does, and takes none of its signals.
+// The thread belongs to the parent, whatever a forked child does, and receives none of its signals.
 func TestIdleThreadAndFork(t *testing.T) {
 	p, m := setup(t, []string{"limit", "100M"})
 	c := m.start("dlsym")
@@ -98,13 +98,13 @@ func TestIdleThreadAndFork(t *testing.T) {
 	eventually(t, "there is a thread for it", func() bool {
 		return slices.Contains(threadsOf(t, c.cmd.Process.Pid), "gpuarb")
 	})
-	// All but those that no thread can block, and libc's own two.
+	// All signals but SIGKILL and SIGSTOP, which cannot be blocked, and libc's own two.
 	const never = 1<<(9-1) | 1<<(19-1) | 1<<(32-1) | 1<<(33-1)
 	text := blockedBy(t, c.cmd.Process.Pid, "gpuarb")
 	if mask, err := strconv.ParseUint(text, 16, 64); err != nil || mask|never != math.MaxUint64 {
 		t.Errorf("the thread blocks %s", text)
 	}
-	c.send("fork;allocasync b 1M s;freeasync a s;join") // whose driver is the parent's
+	c.send("fork;allocasync b 1M s;freeasync a s;join") // the child uses the parent's driver
 	c.want("allocasync b err 3")
 	c.want("freeasync a err 3")
 	c.want("fork ok 0")
@@ -113,7 +113,7 @@ func TestIdleThreadAndFork(t *testing.T) {
 		return c.answer() == "query s ok"
 	})
 	p.say("notify all")
-	eventually(t, "the parent gives back what its pool keeps", func() bool { return p.only().used == 0 })
+	eventually(t, "the parent gives back what its pool keeps", func() bool { return p.oneLease().used == 0 })
 	if text := c.end(); text != "" {
 		t.Errorf("stderr: %s", text)
 	}

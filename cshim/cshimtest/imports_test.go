@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestImports: what the library imports is listed, each with a reason, and nothing
-// else is. A function that a sanitizer, an allocator or a preload may have replaced
-// would be called in the middle of that one's own look-up by dlsym.
+// TestImports checks the library's imported functions against a list with a reason for each.
+// Sanitizers, allocators and preloads replace functions. Such a replacement could be called in the
+// middle of its own dlsym.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "imports.txt"))

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lookups prints what each kind of look-up of a name finds.
+// lookups prints the result of each kind of look-up of a name.
 func TestLookups(t *testing.T) {
 	_, m := setup(t, nil)
 	out, err := m.command(built(t, "programs/lookups")).Output()
@@ -22,8 +22,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// A driver that calls functions of its own through the global scope, or asks dlsym for them,
-// reaches our wrappers: what the program asked for once is charged once.
+// A driver that calls its own functions through the global scope, or by dlsym, reaches our
+// wrappers. The program's allocation must still be charged once.
 func TestDriverThatReentersIsChargedOnce(t *testing.T) {
 	p, m := setup(t, []string{"limit", "1M"})
 	m.lib = filepath.Dir(built(t, "programs/reenter/libcuda.so.1"))
@@ -53,7 +53,7 @@ func TestDriverThatReentersIsChargedOnce(t *testing.T) {
 			t.Fatalf("%s: the program says %q, want %q", c.command, said.Text(), c.answer)
 		}
 	}
-	if l := p.only(); l.used != 1<<20 || l.contexts != 1 {
+	if l := p.oneLease(); l.used != 1<<20 || l.contexts != 1 {
 		t.Errorf("%+v, want 1 MiB and one context", l)
 	}
 	in.Close()

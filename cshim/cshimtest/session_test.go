@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A program that asks what is free in a loop asks the daemon now and then; a daemon that does not say
-// what its answer was summed by is asked each time.
+// A program that reads free memory in a loop asks the daemon only sometimes. If the daemon does not
+// send the credit word of its answer, it is asked each time.
 func TestQueriesAreFew(t *testing.T) {
 	for able, few := range map[string]bool{"1": true, "0": false} {
 		p, m := setup(t, []string{"able", able})
@@ -29,7 +29,7 @@ func TestQueriesAreFew(t *testing.T) {
 	}
 }
 
-// The daemon dies and comes back: nothing fails, every byte is counted once.
+// The daemon dies and starts again: no call fails, and every byte is counted once.
 func TestDaemonRestarts(t *testing.T) {
 	for _, again := range [][]string{{}, {"newpage", "1"}} {
 		t.Run(strings.Join(again, "="), func(t *testing.T) {
@@ -38,19 +38,19 @@ func TestDaemonRestarts(t *testing.T) {
 			c.do("many a 10 1000", "ok 10")
 			c.do("stream s", "ok")
 			p.kill()
-			c.do("many b 10 1000", "ok 10") // from credit: no daemon is needed
-			c.send("alloc big 5M")          // asks: there is none
+			c.do("many b 10 1000", "ok 10") // from credit, without the daemon
+			c.send("alloc big 5M")          // needs a request, and there is no daemon
 			time.Sleep(100 * time.Millisecond)
 			p = startPeer(t, p.socket, again...)
 			c.want("alloc big ok")
-			if l := p.only(); l.used != 20000+5<<20 || l.streams != 1 || l.contexts != 1 {
+			if l := p.oneLease(); l.used != 20000+5<<20 || l.streams != 1 || l.contexts != 1 {
 				t.Errorf("resumed with %+v", l)
 			}
 			c.do("freemany a", "ok 10")
 			c.do("freemany b", "ok 10")
 			c.do("free big", "ok")
 			c.do("streamdestroy s", "ok")
-			if l := p.only(); l.used != 0 || l.streams != 0 {
+			if l := p.oneLease(); l.used != 0 || l.streams != 0 {
 				t.Errorf("at the end %+v", l)
 			}
 			if text := c.end(); text != "" {
@@ -60,7 +60,8 @@ func TestDaemonRestarts(t *testing.T) {
 	}
 }
 
-// A daemon that does not know the session opens a new one; what was taken before is nobody's.
+// A daemon that does not know the session opens a new one. Bytes acquired before are charged
+// nowhere.
 func TestResumeIsRefused(t *testing.T) {
 	p, m := setup(t, nil)
 	c := m.start("dlsym")
@@ -75,8 +76,8 @@ func TestResumeIsRefused(t *testing.T) {
 	wantUsed(t, p, 0)
 }
 
-// The program destroys a pool that kept bytes in an earlier session. They are in no sum of the present
-// one, so that a later Resume says only what was taken since.
+// The program destroys a pool with unused bytes of an earlier session. They are in no sum of the
+// present session, so a later Resume reports only bytes acquired since.
 func TestPoolEndsAfterItsSession(t *testing.T) {
 	p, m := setup(t, nil)
 	c := m.start("dlsym")
@@ -97,12 +98,12 @@ func TestPoolEndsAfterItsSession(t *testing.T) {
 	wantUsed(t, p, 0)
 }
 
-// The session begins anew between the two charges of a pitched block: the new one has all of it,
-// and all of it comes back.
+// A new session begins between the two charges of a pitched block. All its bytes are charged in the
+// new session, and all are released there.
 func TestResumeIsRefusedInACorrection(t *testing.T) {
 	p, m := setup(t, nil, "SIMCUDA_PITCH=1024", "SIMCUDA_FAIL=cuMemAllocPitch_v2:1:stop")
 	c := m.start("dlsym")
-	c.send("pitch a 100 1000") // 512 are expected
+	c.send("pitch a 100 1000") // the library expects a pitch of 512
 	c.stopped()
 	wantUsed(t, p, 512*1000)
 	p.kill()
@@ -127,12 +128,12 @@ func TestRequestIsSentAgain(t *testing.T) {
 	_, requests := p.show()
 	p.say("drop 7")
 	c.do("stream s", "ok")
-	if l := p.only(); l.streams != 1 {
+	if l := p.oneLease(); l.streams != 1 {
 		t.Errorf("%+v %v", l, requests)
 	}
 }
 
-// The daemon is gone for good: within what is held the program goes on, then as the policy says.
+// The daemon stays away: the program can use the credit that it has; then the policy applies.
 func TestDaemonIsGone(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]string{"0": "ok", "1": "err 2"} {
@@ -157,15 +158,15 @@ func TestDaemonIsGone(t *testing.T) {
 	}
 }
 
-// What is given back while somebody waits reports itself, and the waiter gets it.
+// A free sends a notice while another client waits, and that client gets the bytes.
 func TestNotify(t *testing.T) {
 	p, m := setup(t, []string{"limit", "1000", "wait", "1"})
 	c := m.start("dlsym")
 	c.do("stream s", "ok")
 	c.do("allocasync a 900 s", "ok")
-	c.do("delay s 700", "ok") // longer than a refusal is put off for pending bytes
+	c.do("delay s 700", "ok") // longer than a refusal is delayed for pending bytes
 	c.do("freeasync a s", "ok")
-	c.do("alloc b 900", "ok") // waits for bytes that only this thread can find free
+	c.do("alloc b 900", "ok") // waits for bytes whose free only this thread can notice
 	if _, requests := p.show(); !contains(requests, "6 0 0") {
 		t.Errorf("no notice: %v", requests)
 	}

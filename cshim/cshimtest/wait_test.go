@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// job is a token: what is started with it is below gpuarb run.
+// job is a token; a program that has it runs as under gpuarb run.
 var job = "GPUARB_JOB=" + strings.Repeat("0f", 16)
 
 // startTeam starts a program with a context that thread 0 has made.
@@ -17,7 +17,7 @@ func (m *machine) startTeam() *program {
 	return c
 }
 
-// act has a thread do something, and wants its answer.
+// act makes a thread of the program act, and checks its answer.
 func (p *program) act(command, want string) {
 	p.t.Helper()
 	p.send(command)
@@ -30,7 +30,7 @@ func (p *program) join(thread int) {
 	p.act(fmt.Sprintf("%d use c", thread), fmt.Sprintf("%d use ok", thread))
 }
 
-// wantInAnyOrder wants these answers next.
+// wantInAnyOrder checks that the next answers are these, in any order.
 func (p *program) wantInAnyOrder(lines ...string) {
 	p.t.Helper()
 	left := make(map[string]int)
@@ -45,8 +45,8 @@ func (p *program) wantInAnyOrder(lines ...string) {
 	}
 }
 
-// What is waited for is told once per change: below gpuarb run to the user, else to who asks; the user of a bare
-// preload hears of the first wait alone.
+// A waiting program reports each reason of its wait once. Under gpuarb run it tells the user; with
+// a bare preload the user hears only of the first wait, and the other reports go to the log.
 func TestWaitIsTold(t *testing.T) {
 	const told = "gpuarb: waits for the peer\ngpuarb: first\ngpuarb: second\n"
 	for name, c := range map[string]struct{ variable, want string }{
@@ -61,7 +61,7 @@ func TestWaitIsTold(t *testing.T) {
 			prog.act("0 alloc a 900", "0 alloc ok")
 			prog.join(1)
 			prog.send("1 alloc b 900")
-			p.waits(1)
+			p.waitFor(1)
 			for _, word := range []string{"first", "first", "second"} {
 				p.say("notice " + word)
 			}
@@ -77,7 +77,7 @@ func TestWaitIsTold(t *testing.T) {
 	}
 }
 
-// However many threads wait, the others go on: more wait here than there are connections.
+// More threads wait than there are connections; other threads still get answers.
 func TestOthersGoOn(t *testing.T) {
 	p, m := setup(t, []string{"limit", "1000", "wait", "1"})
 	c := m.startTeam()
@@ -93,20 +93,20 @@ func TestOthersGoOn(t *testing.T) {
 		c.send(fmt.Sprintf("%d free b%d", i, i))
 		want = append(want, fmt.Sprintf("%d alloc ok", i), fmt.Sprintf("%d free ok", i))
 	}
-	p.waits(60) // one each connection but those that are kept
+	p.waitFor(60) // one on each connection, except the reserved ones
 	c.act("0 info", "0 info ok")
 	c.act("0 streamdestroy s", "0 streamdestroy ok")
 	c.act("0 alloc z 100", "0 alloc ok")
 	c.act("0 free z", "0 free ok")
-	p.waits(60)
+	p.waitFor(60)
 	c.send("0 free a")
 	c.wantInAnyOrder(append(want, "0 free ok")...)
-	p.waits(0)
+	p.waitFor(0)
 	wantUsed(t, p, 0)
 }
 
-// The daemon dies while threads wait: each asks its successor by the same number, and says that
-// it asks again.
+// The daemon dies while threads wait. Each thread asks the new daemon with the number of its
+// request, and with the flag for repeated requests.
 func TestWaitOverRestart(t *testing.T) {
 	p, m := setup(t, []string{"limit", "1000", "wait", "1"}, "GPUARB_ON_LOSS=closed")
 	c := m.startTeam()
@@ -115,11 +115,11 @@ func TestWaitOverRestart(t *testing.T) {
 	c.join(2)
 	c.send("1 alloc b 800")
 	c.send("2 alloc d 700")
-	first := p.waits(2)
+	first := p.waitFor(2)
 	for range 2 {
 		p.kill()
 		p = startPeer(t, p.socket, "limit", "1000", "wait", "1")
-		again := p.waits(2)
+		again := p.waitFor(2)
 		for _, bytes := range []string{"800", "700"} {
 			was, is := number(first, "5 99 "+bytes), number(again, "5 1099 "+bytes)
 			if was == "" || is != was {
@@ -134,7 +134,7 @@ func TestWaitOverRestart(t *testing.T) {
 	wantUsed(t, p, 0)
 }
 
-// number is what stands behind a line that begins so.
+// number returns the number after the prefix of a line.
 func number(lines []string, begin string) string {
 	for _, l := range lines {
 		if rest, ok := strings.CutPrefix(l, begin+" "); ok {
@@ -144,7 +144,7 @@ func number(lines []string, begin string) string {
 	return ""
 }
 
-// The daemon dies while a thread waits, and does not come back.
+// The daemon dies while a thread waits, and does not start again.
 func TestWaitEndsWithTheDaemon(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[string]string{"0": "1 alloc ok", "1": "1 alloc err 2"} {
@@ -154,7 +154,7 @@ func TestWaitEndsWithTheDaemon(t *testing.T) {
 			c.act("0 alloc a 900", "0 alloc ok")
 			c.join(1)
 			c.send("1 alloc b 900")
-			p.waits(1)
+			p.waitFor(1)
 			p.kill()
 			c.want(want)
 			c.act("0 free a", "0 free ok")
@@ -162,14 +162,14 @@ func TestWaitEndsWithTheDaemon(t *testing.T) {
 	}
 }
 
-// A session that reserves memory is waited for by who asks first, and not taken for a daemon
-// that is not there: refused, the program gets no memory; the next time it asks anew.
+// Opening a session may wait for its reserved memory. The program must not take this for a missing
+// daemon. If the session is refused, the program gets no memory, and asks again the next time.
 func TestHelloWaits(t *testing.T) {
 	t.Run("admitted", func(t *testing.T) {
 		p, m := setup(t, []string{"hello", "1"})
 		c := m.launch("team")
 		c.send("0 context c")
-		p.waits(1)
+		p.waitFor(1)
 		p.say("hello 0")
 		p.say("admit")
 		c.want("0 context ok")
@@ -180,10 +180,10 @@ func TestHelloWaits(t *testing.T) {
 		p, m := setup(t, []string{"hello", "1"})
 		c := m.launch("team")
 		c.send("0 context c")
-		first := p.waits(1)
+		first := p.waitFor(1)
 		p.kill()
 		p = startPeer(t, p.socket, "hello", "1")
-		again := p.waits(1)
+		again := p.waitFor(1)
 		if was, is := number(first, "1 99 0"), number(again, "1 99 0"); was == "" || is != was {
 			t.Errorf("Hello was number %q, is %q", was, is)
 		}
@@ -212,7 +212,7 @@ func TestHelloWaits(t *testing.T) {
 		p.say("hello 0")
 		p.say("attach 109")
 		c.act("0 context c", "0 context err 2")
-		c.act("0 context c", "0 context err 2") // it is not taken for a device that nobody arbitrates
+		c.act("0 context c", "0 context err 2") // the policy for unknown devices does not apply
 		p.say("attach 0")
 		c.act("0 context c", "0 context ok")
 		c.act("0 alloc a 900", "0 alloc ok")
@@ -225,7 +225,7 @@ func TestHelloWaits(t *testing.T) {
 		p, m := setup(t, []string{"hello", "1"}, job)
 		c := m.launch("team")
 		c.send("0 context c")
-		p.waits(1)
+		p.waitFor(1)
 		p.say("answer 107")
 		c.want("0 context err 2")
 		if text := c.end(); text != "gpuarb: waits for the peer\ngpuarb: refused by the peer: device memory is refused\n" {
@@ -234,36 +234,36 @@ func TestHelloWaits(t *testing.T) {
 	})
 }
 
-// A thread that uses another's context has a slot of its own, from when it makes that current
-// until it has none or ends.
+// A thread that uses another thread's context has a slot of its own: from making the context
+// current until it has no current context, or ends.
 func TestUseWaitsForASlot(t *testing.T) {
 	p, m := setup(t, []string{"slots", "2"})
 	c := m.startTeam()
 	c.join(1)
-	c.act("1 use c", "1 use ok") // holds it already
+	c.act("1 use c", "1 use ok") // it has the slot already
 	c.send("2 use c")
-	p.waits(1)
+	p.waitFor(1)
 	c.send("1 use none")
 	c.wantInAnyOrder("1 use ok", "2 use ok")
 	c.act("2 alloc a 100", "2 alloc ok")
 	c.send("3 use c")
-	p.waits(1)
+	p.waitFor(1)
 	p.say("answer 9")
 	c.want("3 use err 2")
 	c.send("3 use c")
-	p.waits(1)
-	c.send("2 end") // and its hold with it
+	p.waitFor(1)
+	c.send("2 end") // its slot ends with it
 	c.want("3 use ok")
 	c.act("0 destroy c", "0 destroy ok")
 	c.act("3 use none", "3 use ok")
 	c.act("4 context d", "4 context ok")
 	c.act("5 context e", "5 context ok")
-	if p.waits(0); p.most != 2 {
+	if p.waitFor(0); p.most != 2 {
 		t.Errorf("%d threads had a slot at once", p.most)
 	}
 }
 
-// The same where contexts are pushed and popped: what is left below is still in use.
+// Slots follow contexts that are pushed and popped: a context left on the stack is still in use.
 func TestPushWaitsForASlot(t *testing.T) {
 	for _, version := range []string{"", "v1"} {
 		push, pop := "push"+version, "pop"+version
@@ -273,19 +273,19 @@ func TestPushWaitsForASlot(t *testing.T) {
 			c.join(1)
 			c.act("1 "+push+" c", "1 "+push+" ok")
 			c.send("2 " + push + " c")
-			p.waits(1)
+			p.waitFor(1)
 			c.act("1 "+pop+" c", "1 "+pop+" ok")
-			p.waits(1)
+			p.waitFor(1)
 			c.send("1 " + pop + " c")
 			c.wantInAnyOrder("1 "+pop+" ok", "2 "+push+" ok")
 			c.act("2 "+push+" c", "2 "+push+" ok")
 			c.send("1 " + push + " c")
-			p.waits(1)
+			p.waitFor(1)
 			c.act("2 "+pop+" c", "2 "+pop+" ok")
-			p.waits(1)
+			p.waitFor(1)
 			c.send("2 " + pop + " c")
 			c.wantInAnyOrder("2 "+pop+" ok", "1 "+push+" ok")
-			if p.waits(0); p.most != 2 {
+			if p.waitFor(0); p.most != 2 {
 				t.Errorf("%d threads had a slot at once", p.most)
 			}
 		})

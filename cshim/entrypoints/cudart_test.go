@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// acquires are functions by which every runtime since 11.2 takes memory, streams and contexts,
-// or gives them back, or asks how much there is.
+// acquires lists functions by which every runtime since 11.2 acquires and releases memory, streams
+// and contexts, or reads free memory.
 var acquires = []string{
 	"cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemAllocManaged", "cuMemAllocAsync", "cuMemAllocAsync_ptsz",
 	"cuMemHostAlloc", "cuArrayCreate_v2", "cuArray3DCreate_v2", "cuMipmappedArrayCreate", "cuMemFree_v2",
@@ -21,10 +21,10 @@ var acquires = []string{
 	"cuGraphInstantiate_v2", "cuGraphLaunch", "cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxReset",
 }
 
-// TestRealRuntime: NVIDIA's own runtime gets from each driver, under the shim, what it gets
-// without, each function that is wrapped by its wrapper; and its calls return the same. It needs
-// no device. CUDART_FOLDERS and LIBCUDA_FOLDERS say where both lie; tools/test-cudart.sh fetches
-// them.
+// TestRealRuntime compares NVIDIA's own runtime with and without the shim. With the shim it must
+// get the driver's functions, or their wrappers, and its calls must return the same results. It
+// needs no device. CUDART_FOLDERS and LIBCUDA_FOLDERS name the folders of both;
+// tools/test-cudart.sh fetches them.
 func TestRealRuntime(t *testing.T) {
 	runtimes, drivers := filepath.SplitList(os.Getenv("CUDART_FOLDERS")), filepath.SplitList(os.Getenv("LIBCUDA_FOLDERS"))
 	if len(runtimes) == 0 || len(drivers) == 0 {
@@ -65,7 +65,7 @@ func runtimeOn(t *testing.T, driver, program string, shim ...string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// checkAcquires says whether the runtime was seen to get what it acquires by.
+// checkAcquires checks that the runtime asked for the functions by which it acquires.
 func checkAcquires(t *testing.T, lines []string) {
 	t.Helper()
 	for _, symbol := range acquires {

@@ -12,15 +12,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// fake makes a driver in a folder of its own, from what a measured one exports and
-// answers.
+// fake makes a driver in a new folder, from the exports and answers of a measured driver.
 func fake(t *testing.T, driver string) string {
 	t.Helper()
 	return fakeOf(t, readMap(t, mapOf(driver)), exports(inventory(t), driver))
 }
 
-// fakeOf makes one from any exports and answers: each function is at an address of its
-// own, and says nothing.
+// fakeOf makes a driver from any exports and answers. Each function has its own address, and does
+// nothing.
 func fakeOf(t *testing.T, answers resolves, exported []string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -50,8 +49,8 @@ func compile(t *testing.T, args ...string) {
 	}
 }
 
-// fakeResolver is how a real driver answers: nothing is touched where flags are unknown; the first
-// version touches nothing either where there is no function.
+// fakeResolver answers like a real driver. With unknown flags it changes no result; its first
+// version also changes nothing if there is no function.
 const fakeResolver = `
 static int order(const struct row *r, const char *name, int flags) {
     int o = strcmp(r->name, name);

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// kind is what a class of the inventory is about.
+// kind maps a class of the inventory to the kind of object that it acquires or releases.
 var kind = map[string]string{
 	"device-alloc": "memory", "device-free": "memory", "async-alloc": "memory", "async-free": "memory",
 	"managed-alloc": "memory", "array": "memory", "mipmap": "memory", "vmm-create": "memory",
@@ -22,69 +22,72 @@ var kind = map[string]string{
 	"module": "", "passthrough": "",
 }
 
-// gives are the classes whose functions give something back: who took must see it.
+// gives lists the classes whose functions release something: the library must see every release of
+// what it charges.
 var gives = []string{"device-free", "async-free", "host-free", "vmm-release", "stream-destroy", "ctx-destroy"}
 
-// charging says of how a row's bytes are known whether the row charges anything.
+// charging tells for each way to know a row's bytes whether the row charges them.
 var charging = map[string]bool{
-	"argument":   true,  // a parameter says how many
-	"descriptor": true,  // computed from what a parameter points to
-	"pitch":      true,  // width times height, corrected by the pitch that the driver chose
-	"nodes":      true,  // the sum of a graph's allocation nodes
-	"one":        true,  // counted: a stream, a context
-	"entry":      false, // gives back what was noted when it was taken
-	"reference":  false, // takes or gives a reference to what somebody was charged for
-	"answer":     false, // changes what the driver says
+	"argument":   true,  // a parameter has the number
+	"descriptor": true,  // computed from a structure that a parameter points to
+	"pitch":      true,  // width times height, corrected by the driver's pitch
+	"nodes":      true,  // sum of a graph's allocation nodes
+	"one":        true,  // counted: a stream or a context
+	"entry":      false, // releases the bytes of the entry
+	"reference":  false, // adds or releases a reference to charged memory
+	"answer":     false, // changes the driver's answer
 	"none":       false,
 }
 
-// taking matches the names of functions that might take something.
+// taking matches the names of functions that might acquire something.
 var taking = regexp.MustCompile(`Alloc|Create|Reserve|Import|Open|Retain|Register|Load|Instantiate|Launch|Upload|` +
 	`Prefetch|Commit|MemMap|Grow|Resize|Acquire|Attach`)
 
-// cuda says whether a function is one of the driver API.
+// cuda reports whether a function belongs to the driver API.
 func cuda(symbol string) bool {
 	return len(symbol) > 2 && strings.HasPrefix(symbol, "cu") && symbol[2] >= 'A' && symbol[2] <= 'Z'
 }
 
-// reasons is the closed list of why a function may pass, each with what must be true then.
+// reasons lists all reasons for not wrapping a function, with the condition of each.
 var reasons = map[string]func(table, function) bool{
-	// Another row, wrapped, charges what this one hands on, maps, or brings about.
+	// Another, wrapped row charges the bytes that this function passes on or maps.
 	"charged": func(tab table, f function) bool {
 		by := tab.takes[f.passes.by]
 		return tab.hooked[f.passes.by] && charging[by.bytes] && (kind[f.class] == "" || kind[f.class] == by.class ||
 			kind[f.class] == "context" && by.class == "stream")
 	},
-	// It tells or sets something, and acquires nothing.
+	// The function reads or sets something, and acquires nothing.
 	"tells": func(_ table, f function) bool {
 		return strings.HasPrefix(f.acquires, "none") || f.class == "passthrough" || f.class == "mem-query"
 	},
-	// Its code, stacks, queues and the like are the process's overhead, which the device's own figure counts.
+	// The function's code, stacks and queues are overhead of the process, which the device's own
+	// figure contains.
 	"overhead": func(_ table, f function) bool {
 		return slices.Contains([]string{"module", "launch", "event", "mem-query", "other"}, f.class) ||
 			f.class == "ipc" && strings.Contains(f.symbol, "Event")
 	},
-	// Its bytes belong to another API, or to the process that exported them.
+	// The bytes belong to another API, or to the process that exported them.
 	"foreign": func(_ table, f function) bool {
 		return f.class == "external-memory" || f.class == "passthrough" && strings.Contains(f.symbol, "GL")
 	},
-	// It makes an object of the host's memory.
+	// The function makes an object in host memory.
 	"object": func(_ table, f function) bool { return f.class == "passthrough" },
-	// Another process's memory goes to the host and comes back; its charge stays.
+	// Another process's memory moves to the host and back; its charge stays.
 	"checkpoint": func(_ table, f function) bool { return f.class == "checkpoint" },
-	// What a program reaches by it has no name; its contexts are noticed by the first call that shows one.
+	// The function makes objects without a name. The first call that shows such a context notices it.
 	"nameless": func(_ table, f function) bool { return f.symbol == "cuGetExportTable" },
-	// The loader's own: what it opens is found when something of it is looked up.
+	// A function of the loader: the library finds the opened object when a symbol in it is looked up.
 	"loader": func(_ table, f function) bool {
 		return f.class == "resolver" && strings.HasPrefix(f.symbol, "dl")
 	},
-	// No function of the APIs that the library stands before.
+	// The function belongs to no interface that the library intercepts.
 	"another": func(_ table, f function) bool {
 		return !cuda(f.symbol) && !strings.HasPrefix(f.symbol, "nvml") && !strings.HasPrefix(f.symbol, "dl")
 	},
 }
 
-// TestTableIsWhole: each function of the inventory is wrapped, or passes for a reason that holds.
+// TestTableIsWhole checks that each function of the inventory is wrapped, or has a valid reason not
+// to be.
 func TestTableIsWhole(t *testing.T) {
 	tab, all := readTable(t), inventory(t)
 	for _, symbol := range slices.Sorted(maps.Keys(all)) {
@@ -142,8 +145,8 @@ func checkPass(t *testing.T, tab table, f function) {
 	}
 }
 
-// TestWhatRowsTake: each wrapped row says what it is and how its bytes are known, in agreement
-// with the inventory.
+// TestWhatRowsTake checks that each wrapped row names its object and how its bytes are known, as
+// the inventory does.
 func TestWhatRowsTake(t *testing.T) {
 	tab, all := readTable(t), inventory(t)
 	for _, symbol := range slices.Sorted(maps.Keys(tab.hooked)) {
@@ -167,8 +170,8 @@ func TestWhatRowsTake(t *testing.T) {
 	}
 }
 
-// strangers are the functions of a driver that nobody has looked at.
-func strangers(symbols []string, all map[string]function) (take, others []string) {
+// unlisted returns the functions of a driver that the inventory lacks.
+func unlisted(symbols []string, all map[string]function) (take, others []string) {
 	for _, symbol := range symbols {
 		if _, known := all[symbol]; known || !cuda(symbol) {
 			continue
@@ -182,7 +185,8 @@ func strangers(symbols []string, all map[string]function) (take, others []string
 	return take, others
 }
 
-// TestDriversHoldNoStrangers: whatever a measured driver exports or answers is in the inventory.
+// TestDriversHoldNoStrangers checks that the inventory has all functions that a measured driver
+// exports or answers.
 func TestDriversHoldNoStrangers(t *testing.T) {
 	all := inventory(t)
 	for _, driver := range drivers {
@@ -190,7 +194,7 @@ func TestDriversHoldNoStrangers(t *testing.T) {
 		if len(symbols) < 500 {
 			t.Errorf("driver %s: a map of %d functions", driver, len(symbols))
 		}
-		take, others := strangers(symbols, all)
+		take, others := unlisted(symbols, all)
 		if len(take)+len(others) > 0 {
 			t.Errorf("driver %s has %v and %v, which nobody has looked at", driver, take, others)
 		}
@@ -203,10 +207,11 @@ func TestDriversHoldNoStrangers(t *testing.T) {
 	}
 }
 
-// TestFutureFunctionIsNoticed: a driver of the future has functions that take memory, and others.
+// TestFutureFunctionIsNoticed gives the check a driver with new functions, some of which acquire
+// memory.
 func TestFutureFunctionIsNoticed(t *testing.T) {
 	future := readMap(t, filepath.Join("testdata", "resolve-future.tsv"))
-	take, others := strangers(future.symbols(), inventory(t))
+	take, others := unlisted(future.symbols(), inventory(t))
 	if want := []string{"cuMemAllocStriped", "cuMemAllocStriped_ptsz", "cuMemAlloc_v3", "cuTileReserve"}; !slices.Equal(take, want) {
 		t.Errorf("noticed %v, want %v", take, want)
 	}

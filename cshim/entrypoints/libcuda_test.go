@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestRealLibrary: the shim answers as the vendor's own library, of each release whose
-// folder is in LIBCUDA_FOLDERS. It loads without a device. tools/test-libcuda.sh fetches them.
+// TestRealLibrary compares the shim's answers with the vendor's own library, for each release in
+// LIBCUDA_FOLDERS. The library loads without a device. tools/test-libcuda.sh fetches them.
 func TestRealLibrary(t *testing.T) {
 	folders := filepath.SplitList(os.Getenv("LIBCUDA_FOLDERS"))
 	if len(folders) == 0 {
@@ -22,7 +22,7 @@ func TestRealLibrary(t *testing.T) {
 	for _, folder := range folders {
 		t.Run(filepath.Base(folder), func(t *testing.T) {
 			exported := exportsOf(t, filepath.Join(folder, "libcuda.so.1"))
-			take, others := strangers(exported, all)
+			take, others := unlisted(exported, all)
 			if len(take) > 0 {
 				t.Errorf("it exports %v, which nobody has looked at", take)
 			}
@@ -30,7 +30,7 @@ func TestRealLibrary(t *testing.T) {
 			measured := slices.IndexFunc(drivers, func(driver string) bool {
 				return strings.HasPrefix(filepath.Base(folder), driver+".")
 			})
-			// Asked for everything that any driver is known to have.
+			// Ask for every name that any driver is known to have.
 			w := newWalk(t, exported, readMap(t, mapOf("555")))
 			for _, how := range []string{"dlsym", "dlvsym", "gpa"} {
 				if how == "gpa" && !slices.Contains(exported, "cuGetProcAddress_v2") {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// passesFor are why a function of OpenCL is not wrapped.
+// passesFor lists the reasons why functions of OpenCL are not wrapped.
 var passesFor = map[string]string{
 	"command":  "it works on what was taken, or waits for that",
 	"object":   "it makes, changes or ends what has no device memory of its own that anybody names",
@@ -16,8 +16,8 @@ var passesFor = map[string]string{
 	"sharing":  "the memory is another API's, which made it",
 }
 
-// TestOpenCLIsWhole: each function that the system's loader of OpenCL drivers exports is wrapped, or known, with a
-// reason why not.
+// TestOpenCLIsWhole checks that each function that the system's OpenCL loader exports is wrapped,
+// or has a reason not to be.
 func TestOpenCLIsWhole(t *testing.T) {
 	hooked := map[string]bool{}
 	for _, m := range row.FindAllStringSubmatch(read(t, "../opencl/hooks.def"), -1) {

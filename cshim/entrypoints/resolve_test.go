@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// patience bounds a walk; no result depends on it.
+// patience is the time limit of a walk; no result depends on it.
 const patience = 3 * time.Minute
 
-// oddNames are names that no driver has, or has for itself alone.
+// oddNames lists names that no driver has, or only one driver has.
 var oddNames = []string{
 	"cuMemAlloc_v9", "cuMemAllocate", "cuDlsym", "malloc", "dlsym", "cu", "cumemalloc", "cuMemAlloc-",
 	"cuMemAlloc_v2_ptsz", strings.Repeat("cuMemAlloc", 300),
 }
 
-// versionsOf are the versions worth asking for: where answers change, and on either side.
+// versionsOf returns the versions worth asking for: where answers change, and the versions beside.
 func versionsOf(answers resolves) []int {
 	all := []int{-1 << 31, -2, 0, 1, 1999, 2000, 12999, 13000, 13040, 99999, 1<<31 - 1, -1}
 	for _, flags := range answers {
@@ -36,7 +36,7 @@ func versionsOf(answers resolves) []int {
 	return slices.Compact(all)
 }
 
-// walk is a folder with the program that asks, and its questions.
+// walk is a folder with the asking program (cshim/test/walk.c) and its questions.
 type walk struct {
 	t                  *testing.T
 	program, questions string
@@ -60,7 +60,7 @@ func newWalk(t *testing.T, names []string, answers resolves) *walk {
 	return w
 }
 
-// run walks through a driver, with the shim or without.
+// run asks a driver all questions, with the shim or without.
 func (w *walk) run(driver, how string, preload bool) []string {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -89,8 +89,8 @@ func shim(t *testing.T) string {
 	return path
 }
 
-// compare says whether the answers under the shim are the driver's, each function that is wrapped
-// by its own wrapper, and enough of them.
+// compare checks the answers with the shim: each is the driver's answer, or the wrapper of that
+// function; and enough functions are wrapped.
 func compare(t *testing.T, hooked map[string]bool, bare, shimmed []string, least int) {
 	t.Helper()
 	wrapped := 0
@@ -104,7 +104,7 @@ func compare(t *testing.T, hooked map[string]bool, bare, shimmed []string, least
 		case found && hooked[symbol]:
 			want = before + "shim:" + symbol
 			wrapped++
-		case found && symbol == "cuInit": // a wrapper that is not exported: its success shows which copy of the driver works
+		case found && symbol == "cuInit": // its wrapper is not exported: the success of cuInit shows which copy of the driver works
 			want = before + "shim:inside"
 		}
 		if shimmed[i] != want {
@@ -116,7 +116,7 @@ func compare(t *testing.T, hooked map[string]bool, bare, shimmed []string, least
 	}
 }
 
-// TestResolverAnswersAsTheDriver: for every name, version and flags of three measured drivers.
+// TestResolverAnswersAsTheDriver asks for every name, version and flags of three measured drivers.
 func TestResolverAnswersAsTheDriver(t *testing.T) {
 	t.Parallel()
 	hooked := readTable(t).hooked
@@ -128,7 +128,7 @@ func TestResolverAnswersAsTheDriver(t *testing.T) {
 			w := newWalk(t, exports(inventory(t), driver), answers)
 			ways := []string{"dlsym", "dlvsym", "gpa"}
 			if driver != "555" {
-				ways = ways[:1] // how the resolver was found does not depend on what it answers
+				ways = ways[:1] // the answers do not depend on how the resolver was found
 			}
 			for _, how := range ways {
 				bare := w.run(dir, how, false)
@@ -139,9 +139,9 @@ func TestResolverAnswersAsTheDriver(t *testing.T) {
 	}
 }
 
-// TestResolverOfNewerDrivers: nobody has measured the drivers of CUDA 13 here. With what is
-// published of them, and with one that is made up, the answers are the driver's too: a version that
-// has a wrapper is that wrapper, one that nobody has heard of is the driver's own.
+// TestResolverOfNewerDrivers uses the published facts about the drivers of CUDA 13, which were not
+// measured, and an invented driver. A version with a wrapper must lead to that wrapper. An unknown
+// version must lead to the driver's own function.
 func TestResolverOfNewerDrivers(t *testing.T) {
 	t.Parallel()
 	answers := readMap(t, mapOf("555"))
@@ -173,7 +173,7 @@ func TestResolverOfNewerDrivers(t *testing.T) {
 	}
 }
 
-// checkMap holds the answers of a driver without the shim against its map.
+// checkMap compares a driver's answers without the shim with its map.
 func checkMap(t *testing.T, answers resolves, bare []string) {
 	t.Helper()
 	got := map[string][]step{}
@@ -200,7 +200,7 @@ func checkMap(t *testing.T, answers resolves, bare []string) {
 	}
 }
 
-// merged leaves out the steps that change nothing.
+// merged leaves out steps that change nothing.
 func merged(steps []step) []step {
 	return slices.CompactFunc(slices.Clone(steps), func(a, b step) bool { return a.symbol == b.symbol })
 }

@@ -17,13 +17,14 @@ type function struct {
 	passes              pass
 }
 
-// takes is what a GA_HOOK row says of its function.
+// takes has what a GA_HOOK row says of its function.
 type takes struct{ class, bytes string }
 
-// pass is why a function is not wrapped; the zero value: it is, or acquires nothing by its name or class.
+// pass has the reason why a function is not wrapped; zero value: it is wrapped, or its class and
+// name acquire nothing.
 type pass struct{ reason, by string }
 
-// table is both interfaces' hooks.def.
+// table has the hooks.def of both interfaces.
 type table struct {
 	hooked, needed map[string]bool
 	takes          map[string]takes
@@ -80,7 +81,7 @@ func readTable(t testing.TB) table {
 	return tab
 }
 
-// resolves are the lines of a driver's map, by name and flags.
+// resolves has the lines of a driver's map, by name and flags.
 type resolves map[string][3][]step
 
 // step is an answer from a version on: a symbol, or a status without one.
@@ -108,7 +109,7 @@ func readMap(t testing.TB, path string) resolves {
 	return all
 }
 
-// symbols are the functions that a map answers with.
+// symbols returns the functions that a map contains as answers.
 func (r resolves) symbols() []string {
 	var all []string
 	for _, flags := range r {
@@ -122,7 +123,8 @@ func (r resolves) symbols() []string {
 	return slices.Compact(all)
 }
 
-// mapOf is the file with a driver's map; the simulated driver is made from one of them.
+// mapOf returns the file with a driver's map; the simulated driver is built from one of these
+// files.
 func mapOf(driver string) string {
 	if driver == "555" {
 		return filepath.FromSlash("../../tests/simcuda/data/resolve-555.tsv")
@@ -132,7 +134,7 @@ func mapOf(driver string) string {
 
 var drivers = []string{"535", "550", "555"}
 
-// exports are the functions that a measured driver exports.
+// exports returns the functions that a measured driver exports.
 func exports(all map[string]function, driver string) []string {
 	var names []string
 	for symbol, f := range all {

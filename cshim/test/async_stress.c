@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// async_stress PEER [THREADS [STEPS [RESTARTS [SEED]]]]: threads that allocate and free in stream
-// order, at once, from pools and by graphs, which they update, through the wrappers and on the
-// simulated driver (DRIVER is its path), against a peer that dies and comes back. Nothing may end
-// but granted or refused; at the end neither the driver nor the peer counts a byte.
+// async_stress PEER [THREADS [STEPS [RESTARTS [SEED]]]]: stress test of stream-ordered memory.
+// Threads allocate and free at once, from pools and by graphs, through the wrappers and on the
+// simulated driver (DRIVER is its path). The peer dies and starts again meanwhile. Every call must
+// be granted or refused. At the end the driver and the peer must count no byte.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -16,9 +16,9 @@
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
 #endif
-#define LIMIT 100000ull // less than the threads want together, so that some are refused
+#define LIMIT 100000ull // less than the threads want together, so that some requests are refused
 
-// The wrappers, as a program links them.
+// Wrappers, as a program links them.
 extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
 extern GA_FN_cuMemFree_v2 cuMemFree_v2;
 extern GA_FN_cuMemAllocAsync cuMemAllocAsync;
@@ -44,7 +44,7 @@ extern GA_FN_cuStreamSynchronize cuStreamSynchronize;
 extern GA_FN_cuCtxCreate_v2 cuCtxCreate_v2;
 extern GA_FN_cuCtxSynchronize cuCtxSynchronize;
 
-// What is not wrapped.
+// Functions of the driver without a wrapper.
 static ga_result (*graph_destroy)(ga_graph);
 static ga_result (*set_current)(ga_context);
 static ga_result (*pool_set)(ga_pool, int, void *);
@@ -55,11 +55,11 @@ static long steps = 300;
 static uint64_t seed0 = 1;
 static ga_context context;
 static ga_pool shared;
-static ga_pool exported;     // could be; so it keeps what it has
-static _Atomic bool settled; // the peer will not die again
+static ga_pool exported;       // it could be exported, so the driver keeps its memory
+static _Atomic bool last_peer; // true: the peer will not die again
 static _Atomic long granted, refused;
 
-// POSIX promises the conversion from object to function pointers that ISO C lacks.
+// POSIX promises the conversion from object to function pointers; ISO C does not have it.
 static void look_up(void *driver) {
     *(void **)&graph_destroy = dlsym(driver, "cuGraphDestroy");
     *(void **)&set_current = dlsym(driver, "cuCtxSetCurrent");
@@ -69,7 +69,7 @@ static void look_up(void *driver) {
     CHECK(graph_destroy && set_current && pool_set && get_info && default_pool);
 }
 
-// True: granted.
+// Reports whether the call was granted; any result but granted or refused fails the test.
 static bool judge(ga_result result) {
     CHECK(result == GA_CUDA_SUCCESS || result == GA_CUDA_OUT_OF_MEMORY);
     atomic_fetch_add(result ? &refused : &granted, 1);
@@ -82,17 +82,17 @@ struct worker {
     uint64_t seed;
     ga_stream stream[2];
     ga_address slot[SLOTS];
-    bool plain[SLOTS]; // not from a pool
-    ga_graph graph[2]; // that free what they allocate
-    ga_exec own;       // of one of them
-    ga_exec leaving;   // leaves a block behind
+    bool plain[SLOTS]; // true: not from a pool
+    ga_graph graph[2]; // graphs that free what they allocate
+    ga_exec own;       // executable graph of one of them
+    ga_exec leaving;   // executable graph that leaves a block to the program
     ga_address left;
     bool is_left;
 };
 
 static ga_graph make_graph(ga_stream stream, bool frees, size_t bytes, ga_address *address) {
     ga_graph graph = NULL;
-    CHECK(cuStreamBeginCapture_v2(stream, 1) == 0); // a capture that others could break
+    CHECK(cuStreamBeginCapture_v2(stream, 1) == 0); // other threads' calls could break this capture
     CHECK(cuMemAllocAsync(address, bytes, stream) == 0);
     if (frees)
         CHECK(cuMemFreeAsync(*address, stream) == 0);
@@ -112,7 +112,7 @@ static void allocate(struct worker *w, size_t i, ga_stream stream) {
     ga_result result;
     w->plain[i] = false;
     if (test_random(&w->seed) % 4 == 0)
-        bytes = 4096; // so that some are freed and had again on one stream
+        bytes = 4096; // small, so that blocks are freed and reused on one stream
     switch (test_random(&w->seed) % 6) {
     case 0:
         w->plain[i] = true;
@@ -164,7 +164,7 @@ static ga_pool make_pool(int handle_types) {
     return pool;
 }
 
-// A pool that ends before the blocks of it do: one is on its way, one stays.
+// Destroys a pool before its blocks are freed: one free is pending, one block stays.
 static void outlive(struct worker *w, ga_stream stream) {
     ga_pool pool = make_pool((int)(test_random(&w->seed) % 2));
     ga_address p;
@@ -180,7 +180,7 @@ static void outlive(struct worker *w, ga_stream stream) {
     CHECK(cuMemPoolDestroy(pool) == 0);
 }
 
-// What the device takes from is another pool from now on.
+// Changes the pool that the device allocates from.
 static void swap_pools(struct worker *w) {
     ga_pool pool = shared;
     if (test_random(&w->seed) % 2)
@@ -188,7 +188,7 @@ static void swap_pools(struct worker *w) {
     CHECK(cuDeviceSetMemPool(0, pool) == 0);
 }
 
-// Rare things: a stream or a pool that ends, trimming, uploads.
+// Does rare things: destroys a stream or a pool, trims, uploads.
 static void shake(struct worker *w, size_t which) {
     char update[64];
     switch (test_random(&w->seed) % 10) {
@@ -232,7 +232,7 @@ static void *work(void *arg) {
     w.own = make_exec(w.graph[0]);
     ga_graph leaving = make_graph(w.stream[0], false, 3001, &w.left);
     w.leaving = make_exec(leaving);
-    for (long i = 0; i < steps || !atomic_load(&settled); i++) {
+    for (long i = 0; i < steps || !atomic_load(&last_peer); i++) {
         size_t which = test_random(&w.seed) % 2;
         size_t slot = test_random(&w.seed) % (SLOTS + 4);
         if (slot >= SLOTS)
@@ -270,27 +270,28 @@ static void set_up(void) {
     CHECK(driver && ga_library_find(&ga_cuda_interface, NULL));
     look_up(driver);
     CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
-    // The sanitizer's pthread_create must make the library's own thread. Keeping the driver's copy
-    // stores its handle, in which the library would find libc's: that comes first.
+    // Let the library use the sanitizer's pthread_create. Keeping the driver's copy stores its
+    // handle, in which the library would find libc's function, so that must be done first.
     ga_library_pin_held(&ga_cuda_interface);
     atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
     shared = make_pool(0);
     exported = make_pool(1);
-    CHECK(pool_set(shared, 4, &keep) == 0); // its release threshold
+    CHECK(pool_set(shared, 4, &keep) == 0); // sets the pool's release threshold
 }
 
-// All is freed; what pools keep they give up.
+// Frees everything, and makes the pools release what they keep.
 static void give_back(void) {
     ga_address p;
     CHECK(cuCtxSynchronize() == 0);
     CHECK(cuMemPoolDestroy(shared) == 0 && cuMemPoolDestroy(exported) == 0);
     CHECK(cuDeviceGraphMemTrim(0) == 0);
-    if (judge(cuMemAlloc_v2(&p, LIMIT))) // so that the last peer hears of us
+    if (judge(cuMemAlloc_v2(&p, LIMIT))) // so that the last peer learns of this session
         CHECK(cuMemFree_v2(p) == 0);
     CHECK(cuCtxSynchronize() == 0);
 }
 
-// The number of the driver's first device: another interface has named another one before.
+// Returns the number of the driver's first device. It is not 0, because the test has numbered
+// another device.
 #define DEVICE 1
 
 int main(int argc, char **argv) {
@@ -323,7 +324,7 @@ int main(int argc, char **argv) {
         usleep(10000);
         p = start_peer();
     }
-    atomic_store(&settled, true);
+    atomic_store(&last_peer, true);
     for (size_t i = 0; i < threads; i++)
         pthread_join(thread[i], NULL);
     give_back();

@@ -5,11 +5,11 @@
 //                                                    build/cshim-test/peer
 //   cshim-bench once                                 one turn of each, to see that it works
 //
-// Two workers run the same loop on a driver that does nothing, one bare and one under the
-// preload, in turns of a fraction of a millisecond, so that both see the same machine. Of many
-// turns the lower decile counts. BenchmarkShim… lines are the difference; BenchmarkDriver… is what
-// the bare one took; BenchmarkFloor… is a compare-and-swap pair and a table insert and
-// remove alone, by as many threads.
+// Two workers run one loop on a driver that does nothing: one bare, one with the preload. They take
+// turns of a fraction of a millisecond, so that both see the same load of the machine. The lower
+// decile of many turns counts. BenchmarkShim… lines are the difference of the workers;
+// BenchmarkDriver… is the bare worker. BenchmarkFloor… is a compare-and-swap pair with a table
+// insert and remove, on as many threads.
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -31,8 +31,8 @@ static double now_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-// The worker: "allocfree|async|pending|floor THREADS COUNT" on stdin,
-// nanoseconds a call on stdout.
+// The worker: reads "allocfree|async|pending|floor THREADS COUNT" on stdin, and writes nanoseconds
+// a call to stdout.
 
 static int (*mem_alloc)(uint64_t *, size_t);
 static int (*mem_free)(uint64_t);
@@ -77,7 +77,8 @@ static void *symbol(void *handle, const char *name) {
 
 #define PENDING 32000
 
-// Frees many blocks on a stream that is never done (the stub's streams with a priority), once.
+// Frees many blocks, once, on a stream whose work never ends (in the stub, a stream with a
+// priority).
 static void leave_pending(void) {
     static bool left;
     void *stuck = NULL;
@@ -92,7 +93,8 @@ static void leave_pending(void) {
             die("refused in stream order");
 }
 
-// Pairs in stream order: each block is freed on the stream that allocates the next one.
+// Allocates and frees in stream order: each block is freed on the stream that allocates the next
+// one.
 static void run_async(const struct job *j) {
     void *s = NULL;
     if (stream_create(&s, 1) != 0)
@@ -131,7 +133,7 @@ static void *run_job(void *arg) {
 
 #define MOST_THREADS 2
 
-// Returns what one call costs a processor, in ns.
+// Returns the time that one call costs a processor, in ns.
 static double run_threads(const char *what, int threads, long count) {
     pthread_t thread[MOST_THREADS];
     struct job job[MOST_THREADS];
@@ -167,7 +169,8 @@ static int worker(long held) {
     stream_create = (int (*)(void **, unsigned))symbol(h, "cuStreamCreate");
     stream_destroy = (int (*)(void *))symbol(h, "cuStreamDestroy_v2");
     int (*retain)(void **, int) = (int (*)(void **, int))symbol(h, "cuDevicePrimaryCtxRetain");
-    // It stays retained, so that it lives on. The stub's one context is current everywhere.
+    // The context stays retained, so that it lives on. The stub has one context, current in every
+    // thread.
     if (init(0) != 0 || retain(&context, 0) != 0)
         die("the driver does not start");
     for (long i = 0; i < held; i++) {
@@ -189,7 +192,7 @@ static int worker(long held) {
     return 0;
 }
 
-// The measuring side
+// Measurement
 
 struct child {
     pid_t pid;
@@ -244,7 +247,7 @@ static int by_value(const void *a, const void *b) {
 
 static int rounds = ROUNDS;
 
-// The lower decile: what the code costs, not what the neighbours on the machine do.
+// Returns the lower decile: the cost of the code, without other load on the machine.
 static double quiet(double values[ROUNDS]) {
     qsort(values, (size_t)rounds, sizeof *values, by_value);
     return values[rounds / 10];

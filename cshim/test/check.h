@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the unit tests share.
+// Macros of the unit tests of this folder.
 #ifndef GA_TEST_CHECK_H
 #define GA_TEST_CHECK_H
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's reading of what the daemon sends, for the Go side to compare with its own. On
-// stdin come messages, each four bytes of length and then so many; a line answers each: "no", or
-// what its header and the first fields of its body say.
+// Runs the library's decoder for cshim/cshimtest/codec_test.go, which compares it with the Go
+// decoder. Stdin has messages, each after four bytes with its length. The answer to each is a line:
+// "no", or the values of its header and of the first fields of its body.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scripted peer as a child process of a test.
+// Runs cshim/test/peer.c, the scripted daemon, as a child process of a C test.
 #ifndef GA_TEST_DAEMON_H
 #define GA_TEST_DAEMON_H
 
@@ -17,7 +17,7 @@ struct test_daemon {
     FILE *to, *from;
 };
 
-// Starts it; options are pairs of name and value, NULL after the last.
+// Starts the peer. Options are pairs of name and value; NULL after the last.
 static inline struct test_daemon test_daemon_start(const char *path, const char *socket,
                                                    const char *const options[]) {
     const char *argv[16] = {path, socket};
@@ -58,7 +58,7 @@ static inline void test_daemon_say(struct test_daemon *d, const char *line) {
 }
 
 struct test_state {
-    unsigned long long granted, used; // of all leases
+    unsigned long long granted, used; // sums over all leases, in bytes
     long long streams, contexts;
     size_t waiters;
 };
@@ -85,7 +85,7 @@ static inline struct test_state test_daemon_show(struct test_daemon *d) {
     return s;
 }
 
-// Waits until so many requests wait. The test's own alarm bounds it.
+// Waits until `waiters` requests wait. The test's own alarm bounds this.
 static inline void test_daemon_waiters(struct test_daemon *d, size_t waiters) {
     while (test_daemon_show(d).waiters != waiters)
         usleep(1000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the variables are read.
+// Unit test of core/env.c and core/log.c: the parsing of variables, and the writing of lines.
 #include "core/env.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "core/os.h"
 #include "core/wire.h"
 
-// What is made of a text: "no" for no size, "max", thousandths of a device, or bytes.
+// Returns the value of a text: "no" for an invalid size, "max", thousandths of a device, or bytes.
 static const char *spelled(const char *text) {
     static char word[32];
     uint64_t bytes = 0;
@@ -32,7 +32,7 @@ static const char *spelled(const char *text) {
     return word;
 }
 
-// Each row of the table that accounting.ParseSize is held to as well.
+// Checks each row of the table that also tests accounting.ParseSize.
 static void sizes(const char *path) {
     char row[256];
     int rows = 0;
@@ -42,7 +42,7 @@ static void sizes(const char *path) {
         row[strcspn(row, "\n")] = 0;
         char *text = strchr(row, '\t');
         if (!text)
-            continue; // a comment
+            continue; // a comment line
         *text++ = 0;
         rows++;
         if (strcmp(spelled(text), row) != 0) {
@@ -65,7 +65,7 @@ static void reserve(const char *text, bool ok, uint64_t want) {
     }
 }
 
-// Who reads a number below 1 means 1, and one too large the largest; nonsense is no wish.
+// A count below 1 is read as 1, a count that is too large as the largest; other texts are ignored.
 static void slots(const char *text, uint32_t want) {
     struct ga_env env;
     setenv("GPUARB_SLOTS", text, 1);
@@ -109,7 +109,7 @@ static bool is_pending(int sig) {
     return sigismember(&pending, sig);
 }
 
-// Nobody reads, there is no room, or there may be none: the program is neither ended nor stopped.
+// A pipe without reader, a full pipe and a full file: the program is neither ended nor stopped.
 static void writes(void) {
     int ends[2];
     char text[4096] = "";
@@ -131,7 +131,7 @@ static void writes(void) {
     CHECK(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
     ga_os_write(ends[1], "gone", 4, 1);
     CHECK(!is_pending(SIGPIPE));
-    raise(SIGPIPE); // the program's own
+    raise(SIGPIPE); // a signal of the program itself
     ga_os_write(ends[1], "gone", 4, 1);
     CHECK(is_pending(SIGPIPE));
     signal(SIGPIPE, SIG_IGN);
@@ -151,10 +151,10 @@ static void writes(void) {
 
 #define ENTRUSTED "entrusted"
 
-// Run as a setgid program would be: its group is not that of whoever started it.
+// A setgid program: its group differs from that of the user who starts it.
 static void entrusted(char *self) {
     if (geteuid() != 0)
-        return; // others cannot change theirs
+        return; // only root can change the group
     pid_t child = fork();
     if (child == 0) {
         char *args[] = {self, ENTRUSTED, NULL};
@@ -209,7 +209,7 @@ int main(int argc, char **argv) {
     unsetenv("GPUARB_SOCKET");
     setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
     ga_env_read(&env);
-    CHECK(!env.in_job && env.hello.job[1] == 0); // nor half of it
+    CHECK(!env.in_job && env.hello.job[1] == 0); // no part of the token was stored
     setenv("GPUARB_JOB", "0011", 1);
     ga_env_read(&env);
     CHECK(!env.in_job && !env.loss_closed && env.hello.memory == GA_NO_LIMIT &&

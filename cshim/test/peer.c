@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer: a daemon for the shim's own tests, as small as can be and scripted. It knows one budget
-// for each session and device, and believes everything.
+// peer: a small scripted daemon for the tests of the library. It has one budget for each session
+// and device, and trusts its clients.
 //
 //   peer SOCKET [OPTION VALUE]…
 //
@@ -16,14 +16,15 @@
 //   drop TYPE      closes the connection of the next request of this type, unanswered
 //   quiet 1        logs no requests
 //
-// The same as lines on stdin change things while it runs; also "show", which prints a line
-// "lease PID DEVICE GRANTED USED STREAMS CONTEXTS PENDING" for each lease, then "end"; "stop",
-// which ends it; "notify", which sets NOTIFY on the leases and takes their credit; "notice WORD",
-// which tells those who wait; "answer STATUS", which refuses them; "admit", which lets in what
-// waits and fits now, and each Hello. The end of stdin ends nothing. Each request is logged on
-// stdout: "TYPE STATUS NUMBER", NUMBER the bytes or the count that was asked for; one that waits
-// as "TYPE 99 NUMBER REQUEST", with 1099 when it came again; one whose connection was closed
-// meanwhile as "TYPE 999 NUMBER REQUEST".
+// Lines on stdin change these options while it runs. Further commands: "show" prints a line "lease
+// PID DEVICE GRANTED USED STREAMS CONTEXTS PENDING" for each lease, then "end". "stop" ends the
+// peer. "notify" sets NOTIFY on the leases and takes their credit. "notice WORD" sends a text to
+// waiting clients. "answer STATUS" refuses waiting requests. "admit" grants waiting requests that
+// fit now, and each Hello. The end of stdin does not end the peer.
+//
+// The peer logs each request on stdout: "TYPE STATUS NUMBER", where NUMBER is the requested bytes
+// or count. A waiting request is logged as "TYPE 99 NUMBER REQUEST", or with 1099 if it was sent
+// again, or with 999 if its connection was closed meanwhile.
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -38,7 +39,7 @@
 
 #include "core/wire.h"
 
-#define DEVICE_TOTAL (8ull << 30) // what Query says, in bytes
+#define DEVICE_TOTAL (8ull << 30) // memory of a device in the reply to Query, in bytes
 
 struct options {
     uint64_t limit, surplus, streams, loss, wait, resume, newpage, die, drop, quiet, slots, hello,
@@ -68,7 +69,7 @@ struct session {
     uint8_t token[16];
     struct ga_wire_page *page;
     struct lease lease[GA_PAGE_SLOTS];
-    uint64_t granted[64]; // numbers of the last requests that were
+    uint64_t granted[64]; // numbers of the last granted requests
     unsigned n_granted;
     int memfd;
 };
@@ -86,7 +87,7 @@ struct waiter {
     struct session *session;
 };
 
-// A thread that has a slot: how many objects it has.
+// Thread that has a slot, and the number of its objects.
 struct holder {
     const struct session *session;
     uint32_t thread;
@@ -137,8 +138,8 @@ static uint64_t credit(struct session *s, uint32_t slot) {
     return atomic_load(word(s, slot)) & GA_CREDIT_MASK;
 }
 
-// Changes credit and flags as the daemon does: the next epoch, then Low anew. Returns the credit
-// that was there, which is no longer granted.
+// Changes credit and flags as the daemon does: sets the next epoch, then resets the minimum.
+// Returns the previous credit, which is no longer granted.
 static uint64_t change(struct session *s, uint32_t slot, uint64_t bytes, uint64_t flags) {
     uint64_t seen = atomic_load(word(s, slot));
     uint64_t next;
@@ -229,7 +230,7 @@ static void log_request(uint16_t type, uint32_t status, int64_t n) {
 
 // Admission
 
-// Somebody waits for bytes of the lease: a free is to report itself.
+// Another client waits for bytes of the lease, so a free must send a notice.
 static uint64_t notify(const struct session *s, uint32_t slot) {
     for (size_t i = 0; i < n_waiters; i++)
         if (waiters[i].session == s && waiters[i].header.type == GA_TYPE_ALLOC &&
@@ -240,7 +241,7 @@ static uint64_t notify(const struct session *s, uint32_t slot) {
 
 static bool grant(struct session *s, const struct ga_wire_alloc_request *r) {
     struct lease *l = &s->lease[r->slot];
-    // Called back before anybody is refused.
+    // Recall credit before refusing.
     l->granted -= change(s, r->slot, 0, notify(s, r->slot));
     if (r->bytes > o.limit || l->granted > o.limit - r->bytes)
         return false;
@@ -252,7 +253,7 @@ static bool grant(struct session *s, const struct ga_wire_alloc_request *r) {
     return true;
 }
 
-// Who waits
+// Waiting requests
 
 static int64_t number_of(uint16_t type, const union request *r) {
     switch (type) {
@@ -332,7 +333,8 @@ static uint32_t answer_waiters(int fd, uint32_t status) {
     return answered;
 }
 
-// Slots: a thread takes one with its first object. False: there is none, and it can wait for one.
+// Gives a slot to a thread with its first object. False: no slot is free, and the thread can wait
+// for one.
 static bool take_slot(const struct session *s, uint32_t thread, int32_t count, bool can_wait) {
     struct holder *free = NULL;
     struct holder *mine = NULL;
@@ -360,12 +362,13 @@ static bool take_slot(const struct session *s, uint32_t thread, int32_t count, b
     return true;
 }
 
-// Each answers when it can, and is false when the request has to wait.
+// Handlers of requests. Each sends its reply; false: the request must wait.
 
 static bool do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
                      const struct ga_wire_alloc_request *r) {
     struct ga_wire_alloc_reply a = {.requested = r->bytes, .limit = o.limit};
-    // The reply to it was lost, or came too late to count: it has the bytes already.
+    // The reply to this request was lost, or came too late to count: the client has the bytes
+    // already.
     bool known = false;
     for (size_t i = 0; (r->flags & GA_FLAG_RETRY) && i < 64; i++)
         known |= s->granted[i] == h->request;
@@ -455,7 +458,7 @@ static void serve_waiters(void) {
     }
 }
 
-// What may wait. What gives back lets others in.
+// Handlers of requests that may wait. A release lets waiting requests in.
 static void arbitrate(int fd, const struct ga_wire_header *h, struct session *s,
                       const union request *r) {
     static const struct ga_wire_context_reply busy;
@@ -483,8 +486,8 @@ static void say_hello(int fd, const struct ga_wire_header *h, struct session *s,
     reply(fd, h, GA_STATUS_OK, &r, sizeof r, send_fd);
 }
 
-// Takes a client's own sum: it has given back what its page no longer shows, and what it was
-// granted and does not count never reached it.
+// Accepts a client's own sum. The client has released all credit that its page no longer shows, and
+// bytes that it does not count never reached it.
 static void recount(struct session *s, const struct ga_wire_resume_lease *r) {
     struct lease *l = &s->lease[r->slot];
     if (!l->open) {
@@ -497,8 +500,8 @@ static void recount(struct session *s, const struct ga_wire_resume_lease *r) {
     s->page->lease[r->slot].limit = o.limit;
 }
 
-// A session that is known goes on. The numbers of what was granted are forgotten: what of it
-// arrived is in the sums, and the rest is asked for anew.
+// Resumes a known session. Forgets the numbers of granted requests: the sums contain the grants
+// that arrived, and the client requests the others again.
 static void take_up(struct session *s, const struct ga_wire_resume_request *r) {
     memset(s->granted, 0, sizeof s->granted);
     for (uint32_t i = 0; i < r->count; i++)
@@ -613,7 +616,7 @@ static void admit(void) {
     serve_waiters();
 }
 
-// One message. False: the connection is to be closed.
+// Handles one message. False: close the connection.
 static bool handle(size_t at) {
     union {
         struct {

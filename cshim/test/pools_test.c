@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pools_test PEER: what a program frees out of our sight, what is asked of a driver that does not
-// answer, and a block that there is no memory to remember. Linked with ga_root_alloc and
-// ga_table_put wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its path).
+// pools_test PEER: pools whose blocks are freed by calls that the library does not see, a driver
+// that does not report reserved bytes, and a block without memory for its entry. Linked with
+// ga_root_alloc and ga_table_put wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its
+// path).
 #include <dlfcn.h>
 #include <stdatomic.h>
 
@@ -31,7 +32,7 @@ extern GA_FN_cuMipmappedArrayDestroy cuMipmappedArrayDestroy;
 
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
-    return "detect_leaks=0"; // the simulated driver has its records to the end
+    return "detect_leaks=0"; // the simulated driver keeps its records to the end
 }
 
 static _Atomic long records;
@@ -53,7 +54,8 @@ bool __wrap_ga_table_put(struct ga_table *table, const struct ga_entry *entry,
     return !no_memory && __real_ga_table_put(table, entry, old);
 }
 
-// The number of the driver's first device: another interface has named another one before.
+// Returns the number of the driver's first device. It is not 0, because the test has numbered
+// another device.
 #define DEVICE 1
 
 static struct test_daemon peer;
@@ -85,8 +87,8 @@ static ga_result frees_nothing(ga_address p) {
     return GA_CUDA_NOT_READY;
 }
 
-// There is no memory to remember a block, and the driver does not take it back: the program has it,
-// and it stays charged. Later readings give back what the pool has beside it.
+// There is no memory for a block's entry, and the driver does not free the block. The program has
+// it, and it stays charged. Later readings release the pool's other bytes.
 static void not_remembered(void) {
     GA_FN_cuMemFree_v2 *real = GA_REAL(cuMemFree_v2);
     atomic_store(&ga_driver_functions[GA_ROW_cuMemFree_v2], (void *)frees_nothing);
@@ -106,7 +108,7 @@ static void replaced_unseen(void) {
         ga_address a = take(MIB);
         ga_address c = take(2 * MIB);
         CHECK(GA_REAL(cuMemFree_v2)(a) == 0);
-        CHECK(take(MIB) == a); // the driver gives the address out again
+        CHECK(take(MIB) == a); // the driver reuses the address
         holds(3 * MIB, 0);
         give(a);
         holds(2 * MIB, MIB);
@@ -127,7 +129,7 @@ static void without_a_name(void) {
     CHECK(cuMemPoolTrimTo(pool, 0) == 0);
     GA_FN_cuDeviceGetMemPool *real = GA_REAL(cuDeviceGetMemPool);
     atomic_store(&ga_driver_functions[GA_ROW_cuDeviceGetMemPool], NULL);
-    CHECK(cuDeviceSetMemPool(0, pool) == 0); // so that it is asked again
+    CHECK(cuDeviceSetMemPool(0, pool) == 0); // so that the library reads the pool again
     give(take(MIB));
     holds(0, 0);
     long before = records;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// primary_test: what a retain and a release of a primary context that lives on look at. Linked
+// primary_test: the cost of a retain and a release of a primary context that stays active. Linked
 // with ga_table_walk wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its path), without a
 // daemon.
 #include <dlfcn.h>
@@ -24,10 +24,10 @@ extern GA_FN_cuCtxSetCurrent cuCtxSetCurrent;
 
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
-    return "detect_leaks=0"; // the simulated driver keeps the records of contexts that ended
+    return "detect_leaks=0"; // the simulated driver keeps the records of contexts that have ended
 }
 
-// Walks over a whole table: their cost grows with what is held.
+// Number of walks over a whole table, whose cost grows with the number of entries.
 static _Atomic long walks;
 
 struct ga_walk __real_ga_table_walk(struct ga_table *);
@@ -69,20 +69,21 @@ int main(void) {
     walks = 0;
     pairs(100);
     CHECK(walks == 0 && blocks() == 1000);
-    // Nobody saw how it was retained: as a runtime does, by a table of the driver's own.
+    // A retain that the library does not see, by a table of the driver's functions, as runtimes do.
     CHECK(GA_REAL(cuDevicePrimaryCtxRetain)(&context, 0) == 0);
-    CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0); // the last that was seen
+    CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0); // the last retain that the library saw
     CHECK(blocks() == 1000);
     walks = 0;
     pairs(100);
     CHECK(walks == 0 && blocks() == 1000);
-    // Let go of unseen: what lived there is found to be gone with the release that ends it.
+    // A release that the library does not see. The next release that ends the context finds that
+    // its blocks are gone.
     CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0);
     CHECK(GA_REAL(cuDevicePrimaryCtxRelease_v2)(0) == 0);
     CHECK(blocks() == 1000);
     CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0);
     CHECK(blocks() == 0 && walks > 0);
-    // And with the last of those that were seen.
+    // The last release that the library sees also finds this.
     CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
     CHECK(cuMemAlloc_v2(&p, 512) == 0 && blocks() == 1);
     CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0 && blocks() == 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// races_test PEER: what other threads do while the library asks the driver about a stream or a
-// pool. Each test puts a function of its own in place of one of the driver's, which has another
-// thread act before the driver answers. Linked with ga_os_sleep_us wrapped (-Wl,--wrap), on the
-// simulated driver (DRIVER is its path).
+// races_test PEER: races between the library's questions to the driver and other threads. Each test
+// replaces a function of the driver. The replacement makes another thread act before the driver
+// answers. Linked with ga_os_sleep_us wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its
+// path).
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,10 +38,11 @@ extern GA_FN_cuStreamSynchronize cuStreamSynchronize;
 
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
-    return "detect_leaks=0"; // the simulated driver has its records to the end
+    return "detect_leaks=0"; // the simulated driver keeps its records to the end
 }
 
-// The number of the driver's first device: another interface has named another one before.
+// Returns the number of the driver's first device. It is not 0, because the test has numbered
+// another device.
 #define DEVICE 1
 
 static struct test_daemon peer;
@@ -53,7 +54,7 @@ static void *replace(enum ga_row row, void *function) {
     return atomic_exchange(&ga_driver_functions[row], function);
 }
 
-// Runs a function in another thread of the program, to its end.
+// Runs a function in another thread, and waits for its end.
 static void *enter(void *act) {
     CHECK(cuCtxSetCurrent(context) == 0);
     ((void (*)(void))act)();
@@ -65,7 +66,7 @@ static void elsewhere(void (*act)(void)) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-static void is_late(uint64_t bytes) {
+static void has_unexecuted(uint64_t bytes) {
     uint64_t late = atomic_load(&ga_root_get()->devices[DEVICE].unexecuted);
     if (late != bytes)
         fprintf(stderr, "late %llu\n", (unsigned long long)late);
@@ -87,12 +88,12 @@ static ga_address take(size_t bytes, ga_stream stream) {
 
 static void give_back_all(void) {
     CHECK(cuCtxSynchronize() == 0 && cuMemPoolTrimTo(of_device, 0) == 0);
-    is_late(0);
+    has_unexecuted(0);
     is_used(0);
 }
 
-// Two threads are the first to allocate from a pool. The driver makes it one granule large, which
-// the budget does not hold; neither thread may be refused for the rounding.
+// Two threads allocate from a new pool at once. The driver makes the pool one granule large, which
+// exceeds the budget. Neither thread may be refused because of this rounding.
 
 static GA_FN_cuMemAllocAsync *alloc;
 static ga_stream streams[2];
@@ -117,8 +118,8 @@ static void first_at_once(void) {
     give_back_all();
 }
 
-// A stream is destroyed. While the library asks whether it has executed its frees, another thread
-// has its freed bytes again, and the record of them becomes another stream's.
+// A stream is destroyed. While the library asks whether its frees have executed, another thread
+// allocates the freed bytes, and another stream gets the record.
 
 static GA_FN_cuStreamQuery *query;
 
@@ -145,15 +146,15 @@ static void record_changes_hands(void) {
     CHECK(cuMemFreeAsync(blocks[0], streams[0]) == 0);
     CHECK(cuStreamDestroy_v2(streams[0]) == 0);
     ga_interface_reap(ga_root_get(), DEVICE, 1);
-    is_late(2 * MIB); // the other stream has not executed its free
+    has_unexecuted(2 * MIB); // the other stream has not executed its free
     replace(GA_ROW_cuStreamQuery, (void *)query);
     CHECK(cuMemFree_v2(blocks[0]) == 0);
     CHECK(cuStreamCreate(&streams[0], 1) == 0);
     give_back_all();
 }
 
-// A thread frees the last block of a pool, and asks the driver what the pool has now, while another
-// one destroys the pool: the driver must not be asked about a pool that is gone.
+// One thread frees the last block of a pool, and asks the driver about the pool. Meanwhile another
+// thread destroys the pool. The driver must not be asked about a destroyed pool.
 
 static GA_FN_cuMemPoolGetAttribute *read_pool;
 static GA_FN_cuMemPoolDestroy *destroy_pool;
@@ -206,7 +207,7 @@ static void destroyed_while_read(void) {
     is_used(0);
 }
 
-// A green context's synchronisation waits for the streams of the green context alone.
+// Synchronising a green context waits only for that context's streams.
 static void green_alone(void) {
     uint64_t resources[64] = {0};
     ga_green green;
@@ -216,9 +217,9 @@ static void green_alone(void) {
     CHECK(cuCtxFromGreenCtx(&converted, green) == 0);
     CHECK(cuMemFreeAsync(take(MIB, streams[0]), streams[0]) == 0);
     CHECK(cuCtxSetCurrent(converted) == 0 && cuCtxSynchronize() == 0);
-    is_late(MIB);
+    has_unexecuted(MIB);
     CHECK(cuCtxSetCurrent(context) == 0 && cuCtxSynchronize() == 0);
-    is_late(0);
+    has_unexecuted(0);
     replace(GA_ROW_cuStreamQuery, (void *)query);
     give_back_all();
 }
@@ -233,7 +234,7 @@ static void set_up(void) {
     CHECK(cuCtxSetCurrent(context) == 0 && pool_of(&of_device, 0) == 0);
     for (int i = 0; i < 2; i++)
         CHECK(cuStreamCreate(&streams[i], 1) == 0);
-    // The sanitizer's pthread_create must make the library's own thread (async_stress.c).
+    // Let the library use the sanitizer's pthread_create (async_stress.c).
     ga_library_pin_held(&ga_cuda_interface);
     atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// runtime [SHIM]: a program of the CUDA runtime, linked with it, that says what the runtime asked
-// of the driver, what it got, and what its calls return:
+// runtime [SHIM]: a program linked with the CUDA runtime. It prints what the runtime asked of the
+// driver, what the runtime got, and the results of the runtime's calls:
 //
 //   dlsym NAME WHAT
 //   asked NAME VERSION FLAGS RESULT WHAT
 //   call NAME RESULT
 //
-// WHAT is a symbol and the library it lies in ("shim" or "driver"), or "-" for NULL. The program's
-// dlsym stands before the shim's, whose path is the argument, and hands on what that one answers.
+// WHAT is a symbol and its library ("shim" or "driver"), or "-" for NULL. The program's own dlsym
+// comes before that of the library, whose path is the argument, and passes on its answers.
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static lookup *next;
 static resolver_v1 *v1;
 static resolver_v2 *v2;
 
-// The next dlsym is libc's, by a version that it has had, or the shim's, which has no version.
+// The next dlsym is libc's, which has a version, or the library's, which has none.
 static void find_next(const char *shim) {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
     for (size_t i = 0; !next && i < sizeof versions / sizeof *versions; i++)
@@ -48,7 +48,7 @@ static void find_next(const char *shim) {
 static int asked_v1(const char *name, void **out, int version, uint64_t flags);
 static int asked_v2(const char *name, void **out, int version, uint64_t flags, int *status);
 
-// Prints what was found, and puts ours before a resolver.
+// Prints the answer. If the symbol is a resolver, returns our own in its place.
 static void *found(void *p) {
     Dl_info info;
     if (!p || !dladdr(p, &info) || !info.dli_sname) {

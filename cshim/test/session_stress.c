@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// session_stress PEER [THREADS [STEPS [SEED [wait]]]]: threads that admit and release through the
-// whole core, more of them than there are connections, against a peer that dies and comes back. At
-// the end the peer's count of what is used must be what is held: nothing. With "wait" each holds
-// one block at a time, what does not fit waits for it, and nothing may be refused.
+// session_stress PEER [THREADS [STEPS [SEED [wait]]]]: stress test of admission. More threads than
+// connections admit and release through the whole core, against a peer that dies and starts again.
+// At the end the peer must count no bytes as used. With "wait", each thread holds one block at a
+// time, requests that do not fit wait, and no request may be refused.
 #include <pthread.h>
 
 #include "core/admit.h"
@@ -13,8 +13,8 @@ static uint64_t seed0 = 1;
 static char socket_path[64];
 static const char *peer_path;
 static bool waits;
-static size_t places = 16;   // blocks that a thread holds at most
-static uint64_t most = 9000; // bytes of one
+static size_t places = 16;   // most blocks that a thread holds
+static uint64_t most = 9000; // largest block in bytes
 
 static struct test_daemon start_peer(void) {
     const char *const options[] = {"limit", "400000", "surplus",         "20000", "quiet",
@@ -27,7 +27,7 @@ struct block {
 };
 
 static _Atomic long refused;
-static _Atomic bool settled; // the peer will not die again
+static _Atomic bool last_peer; // true: the peer will not die again
 
 static void *client(void *arg) {
     uint64_t id = (uint64_t)(uintptr_t)arg;
@@ -35,7 +35,7 @@ static void *client(void *arg) {
     struct block held[16] = {{0}};
     struct ga_root *root = ga_root_get();
     CHECK(root);
-    for (long i = 0; i < steps || !atomic_load(&settled); i++) {
+    for (long i = 0; i < steps || !atomic_load(&last_peer); i++) {
         struct block *b = &held[test_random(&seed) % places];
         if (b->bytes) {
             struct ga_entry e;
@@ -92,10 +92,10 @@ int main(int argc, char **argv) {
         usleep(10000);
         p = start_peer();
     }
-    atomic_store(&settled, true);
+    atomic_store(&last_peer, true);
     for (size_t i = 0; i < threads; i++)
         pthread_join(thread[i], NULL);
-    // The last peer counts what the word does not cover.
+    // The last peer counts the bytes that are not in the credit word.
     uint16_t tag;
     if (ga_admit(root, 0, 399999, GA_MEMORY_PLAIN, &tag))
         ga_release(root, 0, 399999, tag);

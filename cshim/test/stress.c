@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// stress [THREADS [STEPS [SEED]]]: threads that allocate and free on one credit word and one table
-// while another plays the daemon: it calls credit back, hands out more, closes and opens the word.
-// Nothing may be lost: at the end credit + what is held is what was granted, and at no moment is
-// more in use than granted. The count of streams goes to and fro beside it. Meant for the thread
-// sanitizer as well.
+// stress [THREADS [STEPS [SEED]]]: stress test of one credit word and one table. Threads allocate
+// and free, while one thread acts as the daemon: it recalls credit, grants more, closes and opens
+// the word. At the end, credit and held bytes must be the granted bytes; at no time may more be in
+// use than granted. The stream count is lent and taken back meanwhile. Also built for the thread
+// sanitizer.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -14,13 +14,14 @@
 static struct ga_table table;
 static struct ga_wire_lease_slot slot;
 static _Atomic uint64_t in_use;
-static _Atomic uint64_t granted; // what the daemon gave out; raised before, lowered after
+static _Atomic uint64_t
+    granted; // bytes granted by the daemon's thread; raised before a grant, lowered after a recall
 static _Atomic bool stop;
 static long steps = 20000;
 static uint64_t seed0 = 1;
 
-// What is in use never passes what is granted. Both move, so a look at the one counts only when
-// the other stood still around it.
+// Checks that used bytes do not exceed granted bytes. Both change, so a check is valid only if the
+// granted bytes were constant around it.
 static void check_bounds(void) {
     uint64_t before = atomic_load(&granted), used = atomic_load(&in_use);
     if (atomic_load(&granted) == before)
@@ -28,7 +29,7 @@ static void check_bounds(void) {
 }
 
 #define STREAMS 3
-static _Atomic int64_t told_of; // streams given back by a message
+static _Atomic int64_t told_of; // streams released by a message
 
 static void make_a_stream(void) {
     static _Atomic int64_t there;
@@ -40,7 +41,7 @@ static void make_a_stream(void) {
         atomic_fetch_add(&told_of, 1);
 }
 
-// As the daemon does: what it has, it lends, and takes back.
+// Lends the stream count and takes it back, as the daemon does.
 static void move_streams(void) {
     uint64_t word = atomic_exchange(ga_streams_word(&slot), 0);
     uint64_t count = (word & GA_STREAMS_MASK) - (uint64_t)atomic_exchange(&told_of, 0);
@@ -86,7 +87,7 @@ static void *client(void *arg) {
     return NULL;
 }
 
-// Sets the credit by f(old); what the daemon does with each change of the word.
+// Sets the credit to f(old), as the daemon does.
 static void change(uint64_t add, bool take_all, uint64_t flags) {
     uint64_t seen = atomic_load(ga_credit_word(&slot));
     uint64_t next;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// table_test [STEPS [SEED]]: the pointer table against a plain array, with addresses that lie
-// dense, far apart, and on top of each other.
+// table_test [STEPS [SEED]]: compares the table with a plain array, for dense, distant and
+// colliding addresses.
 #include "core/table.h"
 
 #include <string.h>
@@ -17,15 +17,15 @@ static size_t held;
 static uint64_t address(unsigned pattern, uint64_t i) {
     switch (pattern) {
     case 0:
-        return 0x7f0000000000 + i * 512; // small blocks side by side
+        return 0x7f0000000000 + i * 512; // small neighbouring blocks
     case 1:
-        return 0x7f0000000000 + (i << 21); // large ones
+        return 0x7f0000000000 + (i << 21); // large blocks
     case 2:
-        return 0x100000000000 + (i << 33); // in far places
+        return 0x100000000000 + (i << 33); // distant blocks
     case 3:
         return 0x555500000010 + i * 16; // handles
     default:
-        return i + 1; // anything
+        return i + 1; // small numbers
     }
 }
 
@@ -91,7 +91,7 @@ static void compare_all(void) {
     CHECK(seen_count == held && seen_bytes == bytes);
 }
 
-// A context ends: what lives in it goes, what lives elsewhere stays.
+// A context ends: its entries are removed, and other entries stay.
 static void contexts(void) {
     uint64_t in_five = 0;
     for (size_t i = 0; i < held; i++)
@@ -111,7 +111,7 @@ static void contexts(void) {
     compare_all();
 }
 
-// A table that nothing was put in is not gone through, and takes no memory for that.
+// A walk over a table that was never used visits nothing, and touches no memory.
 static void untouched(void) {
     struct ga_table *none =
         mmap(NULL, sizeof *none, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,7 +128,7 @@ static void untouched(void) {
     CHECK(seen_count == 1 && ga_table_remove(none, e.key, &old));
 }
 
-// One number is put into every space: each is an entry by itself, and is taken out alone.
+// One number is inserted in every space: each is a separate entry, and is removed separately.
 static void keeps_spaces_apart(void) {
     static struct ga_table spaces;
     struct ga_entry old, e = {.key = 0x7f0000001000, .kind = 15, .device = 31};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// teardown_test PEER: another thread ends a context during a call that makes something in it.
-// Wherever in the call that is, nothing of the context stays in a table or charged. The library is
-// compiled to call __sanitizer_cov_trace_pc at each basic block (-fsanitize-coverage=trace-pc), on
-// the simulated driver (DRIVER is its path).
+// teardown_test PEER: another thread ends a context during a call that makes something in it, at
+// each point of the call in turn. Afterwards nothing of the context may be in a table or charged.
+// The library is compiled to call __sanitizer_cov_trace_pc at each basic block
+// (-fsanitize-coverage=trace-pc). The test uses the simulated driver (DRIVER is its path).
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -36,10 +36,10 @@
 #endif
 
 static struct ga_root *root;
-static ga_context home; // lives on, below the one that ends
+static ga_context home; // context that stays, below the context that ends
 static struct test_daemon peer;
 
-// The end of a context, by a thread of its own
+// End of a context, by another thread
 
 static ga_context context;
 static bool ended;
@@ -63,11 +63,12 @@ static void end_context(void) {
     CHECK(sem_wait(&answered) == 0);
 }
 
-static bool watched; // the call is under way
-static long block;   // basic blocks of it so far
+static bool watched; // true: the call is under way
+static long block;   // number of its basic blocks so far
 static long ends_at;
 
-// Not in critical sections: the other thread would wait for their locks.
+// Ends the context at the chosen block. Skips critical sections, whose locks the other thread would
+// wait for.
 void __sanitizer_cov_trace_pc(void); // NOLINT(bugprone-reserved-identifier,cert-dcl37-c)
 static __thread bool is_caller;
 IS_NO_BLOCK void __sanitizer_cov_trace_pc(void) {
@@ -79,7 +80,7 @@ IS_NO_BLOCK void __sanitizer_cov_trace_pc(void) {
     watched = true;
 }
 
-// The calls
+// Calls under test
 
 static ga_stream stream;
 static ga_address address;
@@ -152,7 +153,7 @@ static ga_result allocate_pooled(void) {
     return cuMemAllocAsync(&address, BYTES, stream);
 }
 
-// What a pool gave outlives the context.
+// Frees a pool's block, which outlives the context.
 static void free_in_home(void) {
     if (address)
         CHECK(cuMemFree_v2(address) == 0);
@@ -162,8 +163,8 @@ static const struct call {
     const char *name;
     void (*prepare)(void);
     ga_result (*make)(void);
-    void (*end)(void); // what outlives the context
-    bool unseen;       // the context, before the call
+    void (*end)(void); // frees objects that outlive the context
+    bool unseen;       // true: the context was made by a call that the library does not see
 } calls[] = {
     {"cuMemAlloc in a context not seen before", NULL, allocate, NULL, true},
     {"cuMemAlloc", NULL, allocate, NULL, false},
@@ -181,7 +182,7 @@ static const struct call {
      false},
 };
 
-// What is left
+// State after the call
 
 static long entries(struct ga_table *table) {
     long n = 0;
@@ -213,7 +214,7 @@ static void read_all(long n[KINDS]) {
     *n++ = (long)atomic_load(&root->devices[0].unexecuted);
 }
 
-// Returns how many basic blocks the call had.
+// Runs a call, and returns the number of its basic blocks.
 static long run(const struct call *c, long ends) {
     ga_context popped;
     stream = NULL;
@@ -238,7 +239,8 @@ static long run(const struct call *c, long ends) {
     return block;
 }
 
-// Whether something was left. *reached: the call came to where the end was due.
+// Reports whether anything was left. *reached: the call got to the block at which the context had
+// to end.
 static bool is_wrong(const struct call *c, long ends, bool *reached) {
     long before[KINDS], after[KINDS];
     bool wrong = false;
@@ -255,10 +257,10 @@ static bool is_wrong(const struct call *c, long ends, bool *reached) {
     return wrong;
 }
 
-// The end at each block, and after the call.
+// Ends the context at each block, and after the call.
 static bool try(const struct call *c) {
     bool wrong = false, reached = true;
-    run(c, LONG_MAX); // with what a thread does once
+    run(c, LONG_MAX); // also runs the library's one-time work of a thread
     long ends = -1;
     while (reached)
         wrong |= is_wrong(c, ++ends, &reached);
@@ -269,7 +271,7 @@ static bool try(const struct call *c) {
     return wrong;
 }
 
-// A block of another process's, which lives as long as this one.
+// Block of another process, which lives as long as that process.
 static void make_foreign(void) {
     int out[2];
     CHECK(pipe(out) == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// threads_test [PEER]: records of threads, however many there are and were; what is taken without
-// a daemon; and that daemon's coming. Without PEER there never is a daemon.
+// threads_test [PEER]: records of threads, for any number of threads; memory acquired without a
+// daemon; and a daemon that starts later. Without PEER there is no daemon.
 #include <pthread.h>
 #include <sys/syscall.h>
 
@@ -10,7 +10,7 @@
 #include "daemon.h"
 
 #define DEVICE 0
-#define LATER 3000 // threads one after the other
+#define LATER 3000 // number of threads that run one after the other
 #define AT_ONCE 1500
 #define BYTES 3
 
@@ -30,7 +30,7 @@ static pthread_t start(void *(*run)(void *), void *arg) {
     return thread;
 }
 
-// Joined is not gone: the kernel forgets a thread's number a moment later.
+// Waits until the kernel has forgotten the thread's ID, which is a moment after the join.
 static void join(pthread_t thread, const _Atomic pid_t *tid) {
     pthread_join(thread, NULL);
     while (tid && syscall(SYS_tgkill, getpid(), atomic_load(tid), 0) == 0)
@@ -69,7 +69,8 @@ static void *holds(void *arg) {
     return NULL;
 }
 
-// Threads that never wait: their records are used again, and as many as live at once have one each.
+// Threads that never wait: their records are reused, and all threads that live at once have one
+// each.
 static void records(void) {
     static pthread_t thread[AT_ONCE];
     struct ga_root *root = enter();
@@ -89,7 +90,8 @@ static void records(void) {
     CHECK(ga_link_used(root, DEVICE) == 0);
 }
 
-// What a thread had on its way when it ended stays in use, also when its record is another one's.
+// Bytes that were in flight when a thread ended stay in use, even after another thread has got its
+// record.
 static void stranded(void) {
     struct ga_root *root = enter();
     _Atomic pid_t tid = 0;
@@ -103,7 +105,7 @@ static void stranded(void) {
     atomic_store(&root->devices[DEVICE].debt, 0);
 }
 
-// Contexts in the making are no longer once who makes them has died.
+// Contexts that a thread was making are no longer counted when the thread has ended.
 static void *never_makes(void *arg) {
     atomic_store((_Atomic pid_t *)arg, gettid());
     ga_publish_context_begin(enter(), DEVICE);
@@ -141,7 +143,7 @@ static void *takes_what_it_may(void *arg) {
     return NULL;
 }
 
-// What the program declares holds without a daemon: to the byte, and with threads that race.
+// A limit in the environment applies without a daemon, exactly to the byte, with racing threads.
 static void declared(void) {
     struct ga_root *root = enter();
     uint16_t tag;
@@ -174,13 +176,13 @@ static void *busy(void *arg) {
     return NULL;
 }
 
-// Whether the thread is in a move, and somebody waits for the end of that; he does not for ever.
+// Reports whether the thread is in a move that another thread waits for. That wait is bounded.
 static bool is_in_the_way(struct ga_root *root) {
     return atomic_load(&root->frozen) && ga_self.thread && atomic_load(&ga_self.thread->moving);
 }
 
-// Holds a thread up wherever it is, until the daemon is there; not for ever, since it may be where
-// others have to wait for it.
+// Stops a thread anywhere, until the daemon runs. The stop is bounded, because other threads may
+// have to wait for this thread.
 static void hold_up(int number) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
     (void)number;
@@ -191,8 +193,8 @@ static void hold_up(int number) {
     }
 }
 
-// A daemon comes while threads take their first bytes. What was taken without it never becomes
-// credit.
+// A daemon starts while threads acquire their first bytes. Bytes acquired without it must never
+// become credit.
 static void comes(const char *path, const char *socket) {
     static const char *const options[] = {"limit", "1000", "quiet", "1", NULL};
     struct sigaction action = {.sa_handler = hold_up};
@@ -220,7 +222,7 @@ static void comes(const char *path, const char *socket) {
     test_daemon_stop(&peer);
 }
 
-// Whoever names a device, and in whatever order, it has one number; and it keeps it.
+// A device has one constant number, whichever interface names it, and in whatever order.
 static void numbers(void) {
     struct ga_root *root = enter();
     uint8_t uuid[GA_UUID_SIZE] = {0};

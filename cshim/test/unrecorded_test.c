@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// unrecorded_test PEER: memory and contexts of a program that there is no memory to record, and
-// that the driver does not take back; and threads that import one handle at the same time. Linked
-// with ga_root_alloc and ga_table_put wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its
-// path). The functions of OpenCL are the test's own.
+// unrecorded_test PEER: memory and contexts without memory for their record, which the driver does
+// not take back; and threads that import one handle at once. Linked with ga_root_alloc and
+// ga_table_put wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its path). The OpenCL
+// functions are the test's own.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
@@ -39,10 +39,10 @@ extern GA_FN_cuStreamEndCapture cuStreamEndCapture;
 
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) {
-    return "detect_leaks=0"; // the simulated driver has its records to the end
+    return "detect_leaks=0"; // the simulated driver keeps its records to the end
 }
 
-// Is called once, before the library allocates a record.
+// Called once, before the library allocates a record.
 static void (*before_record)(void);
 static bool no_memory;
 
@@ -66,21 +66,21 @@ bool __wrap_ga_table_put(struct ga_table *table, const struct ga_entry *entry,
     return !no_memory && __real_ga_table_put(table, entry, old);
 }
 
-// The numbers of devices, in the order in which they are named: OpenCL's, then the driver's first.
+// Numbers of the devices, in the order of their first use: OpenCL's, then the driver's first.
 enum { OPENCL, CUDA };
 
 static struct test_daemon peer;
 static ga_stream stream;
 
-// Allocates and frees on a device, as a thread does that goes on to work on it.
+// Allocates and frees on a device, as a thread does that keeps working there.
 static void work_on(uint32_t device) {
     uint16_t tag;
     CHECK(ga_admit(ga_root_get(), device, MIB, GA_MEMORY_PLAIN, &tag));
     ga_release(ga_root_get(), device, MIB, tag);
 }
 
-// Checks how much is charged on each device since the last call. It stays so, whatever the thread
-// does next.
+// Checks the change of the charge on each device since the last call. The thread's next calls must
+// not change the charge.
 static void grew(uint64_t opencl, uint64_t cuda) {
     static uint64_t before[2];
     before[OPENCL] += opencl;
@@ -120,7 +120,8 @@ static void block_that_stays(void) {
     no_memory = false;
     grew(0, MIB);
     CHECK(cuMemAlloc_v2(&other, MIB) == 0);
-    no_memory = true; // it is freed, the driver refuses, and its entry is gone
+    no_memory =
+        true; // the block is freed, the driver refuses, and the entry cannot be inserted again
     CHECK(cuMemFree_v2(other) == GA_CUDA_NOT_READY);
     no_memory = false;
     grew(0, MIB);
@@ -131,7 +132,7 @@ static void handle_that_stays(void) {
     struct ga_cu_memory_properties properties[8] = {{.type = 1, .location = {1, 0}}};
     ga_memory memory;
     uint64_t held = atomic_load(&ga_root_get()->host_held);
-    // After this there is a record to use again, though no memory for an entry.
+    // After this call there is an unused record, but still no memory for an entry.
     CHECK(cuMemCreate(&memory, 2 * MIB, properties, 0) == 0 && cuMemRelease(memory) == 0);
     grew(0, 0);
     void *real = replace(GA_ROW_cuMemRelease, (void *)releases_not);
@@ -139,7 +140,7 @@ static void handle_that_stays(void) {
     CHECK(cuMemCreate(&memory, 2 * MIB, properties, 0) == 0);
     no_memory = false;
     grew(0, 2 * MIB);
-    properties[0].location.type = 2; // of the host
+    properties[0].location.type = 2; // host memory
     no_memory = true;
     CHECK(cuMemCreate(&memory, 2 * MIB, properties, 0) == 0);
     no_memory = false;
@@ -152,8 +153,8 @@ static void free_all(ga_address p) {
     CHECK(cuMemFree_v2(p) == 0 && cuCtxSynchronize() == 0 && cuDeviceGraphMemTrim(0) == 0);
 }
 
-// A block that a launch leaves behind has no entry. When the program has freed it, it is charged no
-// more.
+// A block that a launch leaves behind has no entry. When the program has freed it, it is no longer
+// charged.
 static void block_of_a_graph(void) {
     ga_graph graph;
     ga_exec exec;
@@ -171,7 +172,7 @@ static void block_of_a_graph(void) {
     grew(0, 0);
 }
 
-// Two threads import the same memory: its handle has two references.
+// Two threads import one block: its handle has two references.
 
 static const uint64_t shared = 0x7000;
 
@@ -202,7 +203,7 @@ static void imported_twice(void) {
 
 // OpenCL
 
-static int of_device, of_context, of_memory; // whatever the handles point to
+static int of_device, of_context, of_memory; // handles point to these
 #define DEVICE ((ga_cl_device)(void *)&of_device)
 #define CONTEXT ((ga_cl_context)(void *)&of_context)
 #define MEMORY ((ga_cl_mem)(void *)&of_memory)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds what vulkan/vulkan.h declares against the headers of Vulkan and its loader: numbers, and
-// where the members lie that the library reads or writes. It is compiled, never run.
+// Compares the declarations of vulkan/vulkan.h with the headers of Vulkan and its loader: numbers,
+// and offsets of the members that the library uses. This file is compiled, but never run.
 #include <stddef.h>
 #include <vulkan/vk_layer.h>
 #include <vulkan/vulkan.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wait_test PEER [CASE]: what can happen to a thread while it waits, and to its process. Each case
-// has a process and a peer of its own, and an alarm that bounds it.
+// wait_test PEER [CASE]: events during a thread's wait for the daemon, in the thread and its
+// process. Each case has its own process and peer, and an alarm that bounds it.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "daemon.h"
 
 #define LIMIT 1000
-#define MOST 900 // of the limit: two do not fit
+#define MOST 900 // bytes of the limit; two such blocks do not fit
 #define PATIENCE 120
 
 static const char *peer_path;
@@ -58,7 +58,7 @@ static void check_nothing_used(void) {
     CHECK(test_daemon_show(&peer).used == 0);
 }
 
-// A signal ends no wait, and its handler runs.
+// A signal does not end a wait, and its handler runs.
 static _Atomic int handled;
 static void handle(int number) {
     (void)number;
@@ -82,7 +82,8 @@ static void signals(void) {
     check_nothing_used();
 }
 
-// No allocation is a point where a thread is cancelled: it waits on, and ends afterwards.
+// An allocation is not a cancellation point: the thread waits to the end, and is cancelled
+// afterwards.
 static void *cancelled_later(void *arg) {
     waiter(arg);
     pthread_testcancel();
@@ -104,16 +105,16 @@ static void cancelled(void) {
 
 static _Atomic pid_t dying;
 
-// A thread that can be cancelled at any point dies in the middle of a call. The address sanitizer
-// does not bear such an end: under it the thread ends by the system call.
+// A thread with asynchronous cancellation ends in the middle of a call. The address sanitizer does
+// not support this, so with it the thread ends by the exit system call.
 static void *cancelled_at_once(void *arg) {
     atomic_store(&dying, gettid());
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     return waiter(arg);
 }
 
-// Joined is not gone: the kernel wakes who joins a thread before it forgets its number, and until
-// then the thread counts as alive.
+// Waits until the thread's ID is free. The kernel wakes the joining thread before it frees the ID,
+// and until then the thread counts as alive.
 static void join(pthread_t thread) {
     pthread_join(thread, NULL);
     while (syscall(SYS_tgkill, getpid(), atomic_load(&dying), 0) == 0)
@@ -142,7 +143,7 @@ static void die_waiting(void) {
     die(w);
 }
 
-// The thread dies while it waits for the session itself: the next one opens it.
+// A thread ends while it waits for the session itself: the next thread opens the session.
 static void dead_at_hello(void) {
     test_daemon_say(&peer, "hello 1");
     die_waiting();
@@ -151,8 +152,8 @@ static void dead_at_hello(void) {
     check_nothing_used();
 }
 
-// A thread ends with a hold while another waits for the session of a new daemon: that one finds it,
-// and has nobody to give it back to.
+// A thread that has a slot ends while another thread waits for the session of a new daemon. The
+// waiting thread finds the slot, but cannot give it back without a session.
 static pthread_barrier_t turn;
 
 static void *holder(void *arg) {
@@ -164,10 +165,10 @@ static void *holder(void *arg) {
     return NULL;
 }
 
-static _Atomic int looks;
+static _Atomic int ticks;
 static uint64_t look(struct ga_root *root, uint32_t device, uint64_t wanted) {
     (void)root, (void)device, (void)wanted;
-    atomic_fetch_add(&looks, 1);
+    atomic_fetch_add(&ticks, 1);
     return 0;
 }
 
@@ -177,7 +178,7 @@ static void ended_at_hello(void) {
     static struct ga_interface reaper = {.reap = look};
     CHECK(pthread_barrier_init(&turn, NULL, 2) == 0);
     pthread_t h = start(holder, NULL);
-    pthread_barrier_wait(&turn); // it has it
+    pthread_barrier_wait(&turn); // the thread has it
     test_daemon_stop(&peer);
     peer = test_daemon_start(peer_path, socket_path, again);
     pthread_t w = start(waiter, NULL);
@@ -186,7 +187,7 @@ static void ended_at_hello(void) {
     join(h);
     ga_interface_join(&reaper);
     atomic_store(&enter()->devices[0].unexecuted, 1);
-    while (atomic_load(&looks) < 15) // every tenth is after the dead
+    while (atomic_load(&ticks) < 15) // every tenth call ticks for dead threads
         usleep(1000);
     atomic_store(&enter()->devices[0].unexecuted, 0);
     test_daemon_say(&peer, "hello 0");
@@ -195,7 +196,7 @@ static void ended_at_hello(void) {
     check_nothing_used();
 }
 
-// The thread dies while it opens the lease: the next one does it.
+// A thread ends while it opens the lease: the next thread opens it.
 static void dead_at_attach(void) {
     struct ga_root *root = enter();
     CHECK(ga_session_ensure(root) == GA_WAY_ASK);
@@ -209,9 +210,10 @@ static void dead_at_attach(void) {
     check_nothing_used();
 }
 
-// More threads have holds than are looked at in one go. The one that ends is the last to be found.
+// More threads have slots than one batch of the search contains. The thread that ends is the last
+// one found.
 #define HOLDERS 40
-static _Atomic uint32_t ending; // the number of the thread that is to end
+static _Atomic uint32_t ending; // number of the thread that must end
 
 static void *holder_of_many(void *number) {
     CHECK(ga_thread_slot_use(enter(), 0));
@@ -232,7 +234,7 @@ static void ended_of_many(void) {
         thread[i] = start(holder_of_many, &number[i]);
         pthread_barrier_wait(&turn);
     }
-    test_daemon_say(&peer, "slots 40"); // there is no other
+    test_daemon_say(&peer, "slots 40"); // all slots are taken
     struct ga_entry e;
     struct ga_walk walk = ga_table_walk(&root->thread_slots);
     while (ga_table_next(&walk, &e))
@@ -250,7 +252,7 @@ static void ended_of_many(void) {
     check_nothing_used();
 }
 
-// A child has copies of the connections, and no part in what its parent's thread waits for.
+// A forked child has copies of the connections, but does not disturb the parent's waiting thread.
 static void forked(void) {
     int go[2];
     uint16_t tag = take(MOST);
@@ -260,7 +262,7 @@ static void forked(void) {
     pid_t child = fork();
     if (child == 0) {
         char byte;
-        give(MOST, take(MOST)); // of a session of its own
+        give(MOST, take(MOST)); // the child has a session of its own
         close(go[1]);
         _exit(read(go[0], &byte, 1) == 1 ? 0 : 1);
     }
@@ -271,7 +273,7 @@ static void forked(void) {
     check_nothing_used();
 }
 
-// A process ends in some way while a thread of it waits: it waits no more.
+// A process ends, in different ways, while its thread waits: its request is removed from the queue.
 static void ends(void (*how)(void), bool killed) {
     int go[2], status;
     CHECK(pipe(go) == 0);
@@ -309,7 +311,7 @@ static void exit_elsewhere(void) {
     ends(exit_well, false);
 }
 
-// The program closes every descriptor under it.
+// The program closes all descriptors of the library.
 static void closed(void) {
     uint16_t tag = take(MOST);
     pthread_t w = start(waiter, NULL);
@@ -321,8 +323,8 @@ static void closed(void) {
     check_nothing_used();
 }
 
-// Another thread's connection gets the number of the one that was closed: nobody takes what comes
-// for the other.
+// Another thread's connection gets the number of a closed connection: no thread reads the other's
+// reply.
 #define HALF (MOST / 2)
 
 static void *waiter_of_half(void *arg) {
@@ -347,8 +349,8 @@ static void used_again(void) {
     }
 }
 
-// A connection that has the number of one which the program closed is remembered as its own: a
-// child closes its copy of it, though the other one has let go of that number since.
+// The program closes a connection, and another connection gets the number. A forked child closes
+// its copy of the second connection, although the first one has released that number since.
 static int socket_end(void) {
     int pair[2];
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
@@ -364,7 +366,8 @@ static void renumbered(void) {
     ga_connection_set(&connection[0], first);
     ga_connection_set(&connection[1], number);
     ga_connection_set(&connection[0], -1);
-    CHECK(dup2(socket_end(), number) == number); // closed, and the next one gets its number
+    CHECK(dup2(socket_end(), number) ==
+          number); // closes it, and the next connection gets its number
     ga_connection_set(&connection[2], number);
     ga_connection_set(&connection[1], -1);
     pid_t child = fork();
@@ -374,7 +377,7 @@ static void renumbered(void) {
     ga_connection_set(&connection[2], -1);
 }
 
-// The daemon dies and comes back, with another thread's free in between.
+// The daemon dies and starts again, and another thread frees memory in between.
 static void restarted(void) {
     static const char *const again[] = {"limit", "1000", "wait", "1", "quiet", "1", NULL};
     uint16_t tag = take(MOST);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// walk HOW FILE: what a driver's functions are found as. FILE has a line "versions N…", then names.
-// Prints, for each name and flags, the answers of both cuGetProcAddress from each version on where
-// they change, and what dlsym and dlvsym find in the driver's handle:
+// walk HOW FILE: prints what look-ups of a driver's functions return. FILE has a line "versions
+// N…", then names. For each name and flags it prints the answers of both cuGetProcAddress at each
+// version where they change. It also prints what dlsym and dlvsym find in the driver's handle:
 //
 //   v2 NAME FLAGS VERSION RESULT STATUS WHAT        (v1 without STATUS)
 //   dlsym NAME WHAT
 //   dlvsym NAME WHAT
 //
-// WHAT is a symbol and the library it lies in ("shim" or "driver"), "-" for NULL, or "untouched".
-// HOW says by what cuGetProcAddress itself is found: dlsym, dlvsym, or gpa (by itself, and before
-// anything else is looked up).
+// WHAT is a symbol and its library ("shim" or "driver"), "-" for NULL, or "untouched". HOW says how
+// cuGetProcAddress itself is found: dlsym, dlvsym, or gpa (by itself, before any other look-up).
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +46,7 @@ static void describe(char *text, size_t size, void *p) {
                  info.dli_sname && info.dli_saddr == p ? info.dli_sname : "inside");
 }
 
-// The same as for the last pointer, most of the time.
+// Describes a pointer. Consecutive pointers are mostly equal, so it keeps the last description.
 static const char *what(void *p) {
     static char text[ANSWER] = "-";
     static void *last;
@@ -65,12 +64,12 @@ static void ask(int abi, const char *name, int version, uint64_t flags, char *an
         snprintf(answer, ANSWER, "%d %s", result, what(p));
     else
         snprintf(answer, ANSWER, "%d %d %s", result, status, what(p));
-    // Most callers have no interest in a status.
+    // Most callers pass no status.
     if (abi == 2 && (v2(name, &q, version, flags, NULL) != result || p != q))
         printf("v2 %s %d %d: another answer without a status\n", name, (int)flags, version);
 }
 
-// From the first version that every driver knows on, and before.
+// Prints the answers from the first version that every driver knows, and from before it.
 static void walk_versions(int abi, const char *name, uint64_t flags) {
     char answer[ANSWER], last[ANSWER] = "";
     for (size_t i = 0; i < version_count; i++) {
@@ -113,7 +112,7 @@ static int find_resolver(const char *how) {
             return printf("no v1\n"), 1;
         v1 = (gpa_v1 *)p;
     }
-    return v1 ? 0 : (printf("no resolver\n"), 1); // the second came with CUDA 12
+    return v1 ? 0 : (printf("no resolver\n"), 1); // the second resolver came with CUDA 12
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The resolver, asked for any name, version and flags: it answers what the driver does, with the
-// wrapper of exactly that function in its place. DRIVER is the path of one.
+// Fuzz target of the resolver, for any name, version and flags. It must answer what the driver
+// answers, with the wrapper of exactly that function in its place. DRIVER is the path of a driver.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #define CHECK(condition) ((condition) ? (void)0 : abort())
 enum { HEAD = 8, NAME = 4096 };
 
-// The library's.
+// Functions of the library.
 GA_FN_cuGetProcAddress cuGetProcAddress;
 GA_FN_cuGetProcAddress_v2 cuGetProcAddress_v2;
 
@@ -38,8 +38,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-// Returns what a program must get if the driver answers with p, found by the list of rows alone.
-// cuInit leads to the wrapper of the copy that the program asked.
+// Returns what a program must get if the driver answers with p, from the list of rows only. For
+// cuInit this is the wrapper of the copy that the program asked.
 static void *expected(void *p) {
     if (p && p == dlsym(driver, "cuInit"))
         return ga_cuda_interface.of_copy(GA_ROW_cuInit, 0);
@@ -53,7 +53,7 @@ static void *expected(void *p) {
     return p;
 }
 
-// The name: a row's, cut and with something put behind it, or anything.
+// Makes a name: a row's, cut and extended, or arbitrary bytes.
 static void make_name(char *name, const uint8_t *head, const uint8_t *data, size_t size) {
     size_t length = 0;
     if (head[6] % 4) {
@@ -83,7 +83,7 @@ static void ask_v2(const char *name, int version, uint64_t flags, bool quiet) {
     CHECK(found == expected(bare) && seen == status);
 }
 
-// dlsym and dlvsym of a handle: a NULL says that the real one is to decide.
+// Looks up by dlsym and dlvsym of a handle. NULL: the real function must decide.
 static void look_up(const char *name, const char *version, const void *caller) {
     void *bare = version ? dlvsym(driver, name, version) : dlsym(driver, name);
     void *found = ga_resolve_decide(driver, name, version, caller);
@@ -95,7 +95,7 @@ static void look_up(const char *name, const char *version, const void *caller) {
         CHECK(found == (bare ? expected(bare) : GA_RESOLVE_NOTHING) || (!bare && !found));
 }
 
-// What is nobody's function stays so, from wherever it is looked for.
+// A function of another library is never translated, whatever handle is searched.
 static void look_around(const char *name, void *handle) {
     void *found = ga_resolve_decide(handle, name, NULL, (const void *)&look_around);
     if (found && found != GA_RESOLVE_NOTHING)

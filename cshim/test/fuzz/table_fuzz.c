@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pointer table against a plain array, by the steps that the input says.
+// Fuzz target of the table: compares it with a plain array, in steps that the input chooses.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,13 +8,14 @@
 #define CHECK(condition) ((condition) ? (void)0 : abort())
 enum { MODEL = 2048, STEP = 4, RUN = 40 };
 
-static struct ga_table table; // grows, and is empty between inputs
+static struct ga_table table; // grows; empty between inputs
 static struct ga_entry model[MODEL];
 static size_t held;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-// Neighbours, large blocks, far places, handles, small numbers; and keys of many bits.
+// Makes a key: neighbouring, large, distant blocks, handles, small numbers, and keys with many
+// bits.
 static uint64_t key_of(uint8_t pattern, uint64_t i) {
     static const uint64_t base[] = {0x7f0000000000, 0x7f0000000000, 0x100000000000, 0x555500000010,
                                     1};
@@ -93,7 +94,7 @@ static size_t count(void) {
     return n;
 }
 
-// One step: what, of which pattern, where, with what.
+// Reads a step: its operation, the pattern of its key, the key, the value.
 static void step(const uint8_t *s) {
     struct ga_entry entry = {.key = key_of(s[1] >> 4, s[2]),
                              .bytes = (uint64_t)s[3] << (s[1] % 40),
