@@ -1,17 +1,16 @@
 # gpuarb: build, checks, installation. `make help` lists the targets.
 #
-# The C parts bring their own rules in fragments, which may use the variables
-# set here (BUILD, CC, PYTHON), and `line` of tools/lines.mk, which has the build print one
-# line for each file (V=1: the whole commands):
+# The C parts have their own rules in fragments. A fragment may use the variables of this file (BUILD, CC,
+# PYTHON), and `line` of tools/lines.mk, which prints one line for each built file (V=1: the whole
+# commands):
 #   cshim/build.mk            target shim
 #   tests/simcuda/build.mk    target sim
 #   tests/programs/build.mk   target programs
 #   tests/bench/build.mk      target bench-programs
 #   tests/upgrade/build.mk    target previous
 #   tests/machines/build.mk   other machines
-# Their targets NAME-test, NAME-bench and NAME-full are run by `make test`, `make bench` and
-# `make test-full`.
-# Everything that is built lies under build/.
+# `make test`, `make bench` and `make test-full` run the fragments' targets NAME-test, NAME-bench and
+# NAME-full. All built files lie under build/.
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -19,15 +18,14 @@ SHELL := /bin/bash
 
 BUILD := build
 GO ?= go
-# Python with numba comes from the distribution; one that is earlier in PATH may lack it.
+# The distribution's Python has numba. Another Python, earlier in PATH, may lack it.
 PYTHON ?= /usr/bin/python3
 ifeq ($(origin CC),default)
 CC := gcc
 endif
 
-# The version is that of the nearest tag; without one, what internal/version/ says. It goes in
-# by -ldflags, never through Go's own look at the checkout: that one fails where the
-# checkout belongs to somebody else.
+# The version is that of the nearest tag, or without a tag that of internal/version/. It is set by -ldflags.
+# Go's own stamping (-buildvcs) is off, because it fails if the checkout belongs to another user.
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS = $(if $(VERSION),-X github.com/gpuarb/gpuarb/internal/version.Version=$(VERSION))
 GOBUILD = $(GO) build -trimpath -ldflags '$(LDFLAGS)'
@@ -49,12 +47,13 @@ C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
 all: build ## build gpuarbd, gpuarb, libgpuarb.so and the simulated driver into build/
 build: $(BUILD)/gpuarbd $(BUILD)/gpuarb share shim sim
 
-# Go knows by itself what is out of date, once there is one.
+# `go build` finds out itself which files are out of date. This target first checks that Go is installed.
 .PHONY: FORCE
 FORCE:
 	@GO='$(GO)' tools/setup.sh go
 
-# Whatever the umask: the process that serves the page is the same program, as another user.
+# All users must be able to execute the daemon, whatever the umask: the process that serves the page runs
+# this program as another user.
 $(BUILD)/gpuarbd: FORCE
 	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd && chmod a+rx $@
 
@@ -64,13 +63,13 @@ $(BUILD)/gpuarb: LDFLAGS += -linkmode external -extldflags -static
 $(BUILD)/gpuarb: FORCE
 	$(call line,GO,$@)CGO_ENABLED=1 CC='$(CC)' $(GOBUILD) -tags netgo,osusergo -o $@ ./cmd/gpuarb
 
-# Manual pages and completions are what the commands say of themselves, so that the binaries write them.
+# The binaries write their own manual pages and completions, from the texts of their help.
 .PHONY: share
 share: export SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))
 share: $(BUILD)/gpuarbd $(BUILD)/gpuarb
 	$(call line,MAN,$(BUILD)/share)rm -rf $(BUILD)/share && $(BUILD)/gpuarb write-share $(BUILD)/share docs && $(BUILD)/gpuarbd --write-share $(BUILD)/share
 
-# The daemon that dies where its tests say.
+# A daemon with fault points, at which tests make it die.
 $(BUILD)/faults/gpuarbd: FORCE
 	$(call line,GO,$@)$(GOBUILD) -tags faults -o $@ ./cmd/gpuarbd
 
@@ -87,7 +86,7 @@ generate: ## write the generated sources again (cshim/core/wire.h)
 setup-%:
 	@tools/setup.sh $*
 
-# What the tests and the demonstration run.
+# The programs that the tests and the demonstration run.
 .PHONY: test-build
 test-build: build programs bench-programs $(BUILD)/faults/gpuarbd
 
@@ -95,15 +94,15 @@ test-build: build programs bench-programs $(BUILD)/faults/gpuarbd
 demo: setup-demo ## show two programs share one GPU, the machine's or a simulated one
 	@MAKE='$(MAKE)' tests/demo/demo.sh
 
-# `make test` can be narrowed: PKG=./arbiter/... runs those Go tests alone.
+# PKG=./arbiter/... runs only the Go tests of those packages.
 .PHONY: test
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
 	@$(MAKE) -j$(shell nproc) --no-print-directory test-build previous $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(C_TESTS)' tools/test.sh $(PKG)
 
-# RUN=TestFullKill picks Go tests by name.
+# RUN=TestFullKill selects Go tests by name.
 .PHONY: test-full
-test-full: setup-full ## run the tests that take long, and say how long; PKG= as with test
+test-full: setup-full ## run the tests that take long, and print their times; PKG= as with test
 	@$(MAKE) --no-print-directory test-build previous $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' FULL_STEPS='$(FULL_STEPS)' RUN='$(or $(RUN),TestFull)' tools/test-full.sh $(PKG)
 
@@ -112,27 +111,27 @@ test-full: setup-full ## run the tests that take long, and say how long; PKG= as
 test-systemd: ## the service in a Debian 12 that systemd has booted, through restart, SIGKILL, upgrade
 	@$(MAKE) --no-print-directory test-full PKG=./tests/systemd
 
-# FOR=20m says how long, SEED=2 which faults come when.
+# FOR=20m sets the duration; SEED=2 chooses the faults and their times.
 .PHONY: soak
 soak: setup-test ## run fifty programs with a fault every few seconds; a line of figures a minute (FOR=2m)
 	@$(MAKE) --no-print-directory test-build
 	@$(GO) test -tags soak -count=1 -timeout 0 -v -run '^TestSoak$$' ./tests/soak -soak.for='$(or $(FOR),2m)' -soak.seed='$(or $(SEED),1)'
 
 .PHONY: test-gpu
-test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none
+test-gpu: setup-build ## run the tests that need a real GPU; without a GPU, print that and succeed
 	@$(MAKE) --no-print-directory build $(PROGRAMS_OF_THE_DRIVER) $(BUILD)/programs/copies $(BUILD)/sim/toolkit/libcuda.so $(BUILD)/tools/testsum
 	@GO='$(GO)' tools/test-gpu.sh
 
-# Both fetch the vendor's libraries into build/, and say which could be had.
+# Both targets fetch the vendor's libraries into build/ and print which ones they got.
 .PHONY: test-libcuda test-cudart
-test-libcuda: setup-build ## hold the resolver against every libcuda.so.1 of Debian's archive
+test-libcuda: setup-build ## test the resolver with every libcuda.so.1 of Debian's archive
 	@$(MAKE) --no-print-directory shim
 	@GO='$(GO)' tools/test-libcuda.sh $(BUILD)/libcuda
-test-cudart: setup-build ## hold what every CUDA runtime of Debian's archive gets under the shim
+test-cudart: setup-build ## compare what every CUDA runtime of Debian's archive gets with and without the shim
 	@$(MAKE) --no-print-directory shim
 	@GO='$(GO)' tools/test-cudart.sh $(BUILD)/libcudart $(BUILD)/libcuda
 
-# By hand: both fetch or need what an ordinary machine lacks, and say what.
+# No other target runs these two: they need tools that an ordinary machine lacks, and print which.
 .PHONY: test-bullseye test-arm64
 test-bullseye: setup-build ## load and run the shim in a Debian 11 root (root, debootstrap)
 	@$(MAKE) --no-print-directory build
@@ -145,7 +144,7 @@ fuzz: setup-test ## run each fuzz target for a while (FUZZTIME=10s)
 	@$(MAKE) --no-print-directory build cshim-fuzz-programs $(BUILD)/cshim-test/codec
 	@GO='$(GO)' FUZZTIME='$(or $(FUZZTIME),10s)' tools/fuzz.sh $(SHIM_FUZZ_PROGRAMS)
 
-# BENCH=regexp picks by name, COUNT=10 repeats for benchstat.
+# BENCH=regexp selects by name; COUNT=10 repeats for benchstat.
 .PHONY: bench
 bench: setup-build ## run all benchmarks; benchstat reads what it keeps in build/bench.txt
 	@$(MAKE) --no-print-directory test-build
@@ -153,24 +152,24 @@ bench: setup-build ## run all benchmarks; benchstat reads what it keeps in build
 		C_BENCHES='$(C_BENCHES)' tools/bench.sh
 
 .PHONY: pictures
-pictures: setup-test test-build ## draw docs/pictures anew: screens among the golden files of top, and the page after some minutes
+pictures: setup-test test-build ## draw docs/pictures again: screens of top from its golden files, and the page after some minutes
 	@mkdir -p docs/pictures $(BUILD)/pictures
 	@GPUARB_TEST_PICTURES=$(abspath $(BUILD))/pictures $(GO) test -tags full ./tests/web -run TestFullLooks -count=1 -web.busy=4m
 	@cp $(BUILD)/pictures/light-1440.png docs/pictures/page.png
 	@set -e; for screen in cmd/gpuarb/top/testdata/picture-*.txt; do \
 		name=$${screen##*/picture-}; $(GO) run ./tools/picture <$$screen >docs/pictures/$${name%.txt}.svg; done
 
-# AT=COMMIT measures another commit, LIST=yes names the functions that a granted allocation crosses.
+# AT=COMMIT measures another commit. LIST=yes prints the functions that run for a granted allocation.
 .PHONY: shape
-shape: setup-build ## count lines of code, circles of files, and what a granted allocation crosses
+shape: setup-build ## count lines of code, cycles of files, and the functions that run for a granted allocation
 	@$(GO) run ./tools/shape $(if $(AT),-at $(AT)) $(if $(LIST),-list)
 
-# MUTANTS=B2,C3 runs those rows alone.
+# MUTANTS=B2,C3 runs only those rows.
 .PHONY: mutants
 mutants: setup-test ## apply each tests/mutants/*.patch in turn: its test must fail
 	@GO='$(GO)' MAKE='$(MAKE)' MUTANTS='$(MUTANTS)' tests/mutants/run.sh
 
-# ONLY=step runs one step; a wrong name lists them.
+# ONLY=step runs one step; an unknown name prints the list of steps.
 .PHONY: lint lint-fast
 lint: setup-lint ## run all static checks; a missing tool fails
 	@GO='$(GO)' tools/lint.sh $(ONLY)
@@ -180,7 +179,7 @@ lint-fast: setup-lint ## run the checks that take a few seconds (for a pre-commi
 .PHONY: install uninstall
 install: ## install what `make` built (DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/etc)
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh $(BUILD)
-uninstall: ## remove what `make install` put there, configuration excepted
+uninstall: ## remove what `make install` installed, except the configuration
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh --remove
 
 .PHONY: clean

@@ -110,7 +110,7 @@ make_root() {
             echo 'Acquire::https::CAInfo "/etc/ssl/machine.crt";'
         fi
     } >"$root/etc/apt/apt.conf.d/90machine"
-    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/no-sync" # what is thrown away need not be safe
+    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/no-sync" # the system is temporary, so that it need not survive a crash
     cp "$debs"/*.deb "$root/var/cache/apt/archives/" || return
     git clone --quiet --no-local . "$root$home/gpuarb"
 }
@@ -189,7 +189,7 @@ end() {
     rm -rf --one-file-system "$root"
 }
 
-command='' # the process group in there
+command='' # the process group inside
 main() {
     local reason status
     mkdir -p build
@@ -206,7 +206,7 @@ main() {
     trap end EXIT
     trap 'exit 130' INT TERM HUP
     echo "fresh-root: in a fresh Debian 12: $1"
-    set -m # a group of its own, with a terminal's signals as they are
+    set -m # its own process group, with the terminal's signals unchanged
     unshare --mount --propagation private ${pid:+--pid --fork} "$0" --inside "$pid" "$with" "$1" &
     command=$!
     set +m

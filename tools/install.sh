@@ -10,8 +10,8 @@ set -euo pipefail
 
 readonly root=$DESTDIR$PREFIX
 readonly doc=$root/share/doc/gpuarb
-readonly share=$root/share/gpuarb     # what other programs are given: a board, alerts
-readonly layers=$root/share/vulkan/implicit_layer.d # of Vulkan's loader
+readonly share=$root/share/gpuarb     # files for other programs: a Grafana dashboard, alert rules
+readonly layers=$root/share/vulkan/implicit_layer.d # where Vulkan's loader looks for layers
 # Debian's zsh reads vendor-completions for packages, and site-functions for administrators.
 if [ "$PREFIX" = /usr ]; then zsh=$root/share/zsh/vendor-completions; else zsh=$root/share/zsh/site-functions; fi
 readonly zsh
@@ -43,7 +43,7 @@ install_all() {
     install -d "$layers"
     sed "s,\.\./libgpuarb\.so,$PREFIX/lib/gpuarb/libgpuarb.so," cshim/vulkan/gpuarb_layer.json >"$layers/gpuarb_layer.json"
     chmod 0644 "$layers/gpuarb_layer.json"
-    install -D -m 0755 -t "$root/lib/gpuarb" "$build/gpuarb-probe" # what gpuarb doctor tries the library with
+    install -D -m 0755 -t "$root/lib/gpuarb" "$build/gpuarb-probe" # gpuarb doctor tests the library with it
     for file in "${units[@]}"; do
         text "systemd/$file" "$root/lib/systemd/system/$file"
     done
@@ -129,7 +129,7 @@ remove_all() {
     if [ -z "$DESTDIR" ]; then tell_left; fi
 }
 
-# tell_left: says what is left on the machine on purpose, and how to remove it.
+# tell_left: prints which files stay on the machine on purpose, and how to remove them.
 tell_left() {
     local path pid
     for path in "$SYSCONFDIR/gpuarb" /run/gpuarb; do

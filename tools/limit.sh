@@ -9,7 +9,7 @@ set -uo pipefail
 limit=$1
 shift
 
-show() { # what the kernel says of the processes of a group
+show() { # prints the kernel's facts about the processes of a group
     local pid task
     for pid in $(ps -e -o pid=,pgid= | awk -v group="$1" '$2 == group { print $1 }'); do
         echo "process $pid: $(tr '\0' ' ' <"/proc/$pid/cmdline")"
@@ -20,7 +20,7 @@ show() { # what the kernel says of the processes of a group
     done 3>&2 2>/dev/null >&3
 }
 
-set -m # a group of its own
+set -m # put the command into its own process group
 "$@" &
 command=$!
 set +m

@@ -76,7 +76,7 @@ c_flags() {
     if grep -q '<openacc.h>' "$1"; then # GCC's own, beside its compiler
         printf '%s\n' -idirafter "$(gcc -print-file-name=include)"
     fi
-    echo -iquotecshim # its headers are named by their rooms
+    echo -iquotecshim # includes name headers by their packages: "core/lease.h"
     git ls-files --cached --others --exclude-standard -- "$part/*.h" | xargs -r dirname | sort -u | sed 's/^/-iquote/'
 }
 
