@@ -108,7 +108,7 @@ func TestSettingText(t *testing.T) {
 func TestSettingPermission(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
-	if err := os.Chmod(filepath.Dir(filepath.Dir(mnt)), 0o755); err != nil { // the test's folder is root's alone
+	if err := os.Chmod(filepath.Dir(filepath.Dir(mnt)), 0o755); err != nil { // only root has access to the test's folder
 		t.Fatal(err)
 	}
 	as := func(uid, path string) error {

@@ -26,7 +26,7 @@ type fakeView struct {
 	s       figures.Snapshot
 	taken   int
 	written []Setting
-	refusal error // of every setting
+	refusal error // returned for every setting; nil: accept
 }
 
 func (v *fakeView) Set(_ context.Context, s Setting) error {

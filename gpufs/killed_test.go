@@ -40,7 +40,7 @@ func TestDaemonKilledDuringMount(t *testing.T) {
 		case <-time.After(patience):
 			t.Errorf("killed, and not ended after %v", patience)
 		}
-		// By force: what waits for an answer inside is told that there will be none.
+		// Abort the connection, so that processes that wait for an answer get an error.
 		if err := unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}

@@ -74,7 +74,7 @@ func TestStaleMount(t *testing.T) {
 	for name, inUse := range map[string]bool{"idle": false, "in use": true} {
 		t.Run(name, func(t *testing.T) {
 			path := t.TempDir()
-			for range 2 { // dead mounts may lie upon each other
+			for range 2 { // several dead mounts may cover each other
 				cmd := otherDaemon(t, path)
 				if inUse {
 					f, err := os.Open(path + "/leases")
@@ -353,7 +353,7 @@ func TestSweep(t *testing.T) {
 	}
 	t.Logf("%d nodes after the walk", children())
 	deadline := time.Now().Add(patience)
-	const stay = 3 // files of the root cgroup
+	const stay = 3 // number of files in the root cgroup
 	for children() > stay {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d nodes are left", children()-stay)

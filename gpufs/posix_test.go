@@ -54,7 +54,7 @@ func TestOffsets(t *testing.T) {
 			t.Errorf("%d bytes at %d: %d, %v, %q", c.count, c.off, n, err, buf[:max(n, 0)])
 		}
 	}
-	// A first read beyond the beginning takes a snapshot as well.
+	// A first read at another offset than 0 also takes a snapshot.
 	fd2, err := unix.Open(mnt+"/leases", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestOpenFlags(t *testing.T) {
 		{"/leases", unix.O_RDONLY | unix.O_NOATIME, nil},
 		{"/leases", unix.O_RDONLY | unix.O_APPEND, nil},
 		{"/leases", unix.O_PATH, nil},
-		{"/leases", unix.O_RDONLY | unix.O_CREAT, nil}, // it is there
+		{"/leases", unix.O_RDONLY | unix.O_CREAT, nil}, // the file exists
 		{"/leases", unix.O_RDONLY | unix.O_CREAT | unix.O_EXCL, unix.EEXIST},
 		{"/leases", unix.O_WRONLY, unix.EACCES},
 		{"/leases", unix.O_RDWR, unix.EACCES},

@@ -48,7 +48,7 @@ func rootless(home string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for { // until it is mounted
+	for { // wait until it is mounted
 		m, err := mountedAt(path)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func rootless(home string) error {
 	if _, err := held.Read(make([]byte, 10)); err != nil {
 		return err
 	}
-	if err := s.Unmount(); err != nil { // with a reader inside
+	if err := s.Unmount(); err != nil { // while a reader has a file open
 		return err
 	}
 	if m, err := mountedAt(path); m != nil || err != nil {

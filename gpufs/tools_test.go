@@ -78,7 +78,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("tail -f printed %q (%v)", out, err)
 	}
 	out, _, _ = run(t, "timeout", "-s", "INT", "0.7", "watch", "-t", "-n", "0.1", "cat", mnt+"/version")
-	_ = out // a terminal's control sequences; that it ended is the point
+	_ = out // has only control sequences; the test is that the program ended
 	v.change(func(s *figures.Snapshot) { s.Version = "2" })
 	if got := output(t, "cat", mnt+"/version"); got != "2\n" {
 		t.Errorf("an old version after a change: %q", got)
@@ -92,7 +92,7 @@ func TestSelf(t *testing.T) {
 	if link != "processes/"+pid+"\n" {
 		t.Errorf("process %s is told %q", pid, link)
 	}
-	// A thread other than the first is its process too.
+	// For a thread other than the first, self leads to its process.
 	got = output(t, "/usr/bin/python3", "-c", `
 import os, threading
 def look():
@@ -107,7 +107,7 @@ t = threading.Thread(target=look); t.start(); t.join()`)
 // TestOtherUsers checks that all users can read a system mount, and that none can write.
 func TestOtherUsers(t *testing.T) {
 	view := &fakeView{s: sample()}
-	mnt, err := os.MkdirTemp("", "gpufs") // a test's own folder is closed to others
+	mnt, err := os.MkdirTemp("", "gpufs") // other users have no access to t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestOtherUsers(t *testing.T) {
 			args := append(prefix, "sh", "-c", "cd "+mnt+" && "+shell)
 			_, errs, err := run(t, args[0], args[1:]...)
 			refused := strings.Contains(errs, "Permission denied") || strings.Contains(errs, "not permitted") ||
-				strings.Contains(errs, "not empty") // rmdir, by the kernel itself
+				strings.Contains(errs, "not empty") // the kernel's own answer to rmdir
 			if err == nil || !refused {
 				t.Errorf("%q: %v, %q", args, err, errs)
 			}
@@ -183,7 +183,7 @@ func TestProcessEndsWhileRead(t *testing.T) {
 		t.Errorf("stat of an open file: %v", err)
 	}
 
-	// The PID comes again: another process, another file.
+	// A new process with the old PID has a file of its own.
 	v.change(func(s *figures.Snapshot) {
 		again := s.Leases[0]
 		again.Used = 4711
@@ -208,7 +208,7 @@ func TestNewProcessAppears(t *testing.T) {
 		v.change(func(s *figures.Snapshot) {
 			s.Processes = append(s.Processes, figures.ProcessState{PID: pid, StartTicks: uint64(pid)})
 		})
-		// At once, however young the last snapshot is.
+		// The process appears at once, although the last snapshot is recent.
 		if _, err := os.Stat(mnt + "/processes/" + itoa(pid) + "/state"); err != nil {
 			t.Errorf("a process that just came: %v", err)
 		}

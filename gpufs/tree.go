@@ -18,9 +18,6 @@ import (
 	"github.com/gpuarb/gpuarb/internal/report"
 )
 
-// The tree is described by three kinds of entries. An entry is made afresh from a
-// snapshot; what it refers to is looked up again, by identity, whenever it is used.
-
 // entry is one name in a directory. Exactly one of dir, text, link and log is set.
 type entry struct {
 	name string

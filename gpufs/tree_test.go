@@ -36,7 +36,7 @@ func golden(t *testing.T, name, got string) {
 
 func TestTreeGolden(t *testing.T) {
 	_, mnt := mountView(t, &fakeView{s: sample()})
-	// Mode, owner, size and name of everything, in the order of the listing itself.
+	// Print mode, owner, size and name of each entry, in the order of the listing.
 	listing := output(t, "find", mnt, "-printf", "%M %U:%G %s %P\n")
 	golden(t, "tree.golden", listing)
 

@@ -17,7 +17,7 @@ func ExampleClient_Claim() {
 	daemon := startOneDevice()
 	defer daemon.stop()
 	ctx := context.Background()
-	client, err := ipc.Dial(ctx, daemon.path) // ipc.Find looks for the daemon's path
+	client, err := ipc.Dial(ctx, daemon.path) // ipc.FindSocket returns the daemon's usual paths
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func ExampleClient_Claim_context() {
 	defer enough()
 	_, err = client.Claim(patience, ipc.ClaimRequest{OnNotice: func(n ipc.WaitingReply) {
 		fmt.Printf("number %d in the queue for %s\n", n.Position, n.Text.String())
-		enough() // we do not like the look of it
+		enough() // the wait is too long for this program
 	}})
 	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, ipc.ErrCancelled))
 	fmt.Println(mine.Release(ctx))

@@ -43,7 +43,7 @@ func TestResume(t *testing.T) {
 	}
 	d.set(func(s *fakeState) { s.newPage = false })
 	_ = s.Page.Close()
-	if s.Page, err = NewPage(); err != nil { // a page that is not the daemon's
+	if s.Page, err = NewPage(); err != nil { // a page that the daemon did not make
 		t.Fatal(err)
 	}
 	if err := s.Resume(ctx, dial(t, l.Path()), nil); !errors.Is(err, StatusPermission) {
@@ -68,7 +68,7 @@ func TestSnapshot(t *testing.T) {
 		if err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%d bytes: %d came, %v", n, len(got), err)
 		}
-		if _, err := c.Query(t.Context(), UUID{}); err != nil { // nothing is left over
+		if _, err := c.Query(t.Context(), UUID{}); err != nil { // no part of the snapshot is left in the connection
 			t.Fatal(err)
 		}
 		if len(c.sock.in) != replySize {
@@ -178,7 +178,7 @@ func TestClientBeyondLimits(t *testing.T) {
 	if _, err := first.Query(t.Context(), UUID{}); err != nil {
 		t.Fatal(err)
 	}
-	for range 50 { // whether the door closes before or after the question
+	for range 50 { // the close may come before or after the request
 		c := dial(t, l.Path())
 		_, err := c.Query(t.Context(), UUID{})
 		if !errors.Is(err, StatusTooMany) || !strings.Contains(err.Error(), "1 connections") {
@@ -197,7 +197,7 @@ func TestErrorReplyBeforeClose(t *testing.T) {
 	for _, unread := range []bool{true, false} {
 		client := dial(t, l.Path())
 		c := accept(t, l)
-		if unread { // the request lies there unread as the daemon closes: ECONNRESET
+		if unread { // the daemon closes while the request is unread: ECONNRESET
 			if err := send(client, ask, &QueryRequest{}, -1, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +206,7 @@ func TestErrorReplyBeforeClose(t *testing.T) {
 		var err error
 		if unread {
 			_, _, _, err = client.reply(ask)
-		} else { // the daemon has closed before there is a request: EPIPE
+		} else { // the daemon closes before the request: EPIPE
 			_, err = client.Query(t.Context(), UUID{})
 		}
 		if !errors.Is(err, StatusTooMany) {

@@ -34,7 +34,7 @@ type sample struct {
 	typ   Type
 	reply bool
 	msg   []byte
-	again func(body []byte) ([]byte, error) // decodes, and encodes what it got
+	again func(body []byte) ([]byte, error) // decodes a body and encodes it again
 }
 
 func sampleOf[T Body](name string, typ Type, reply bool, body T) sample {
@@ -190,7 +190,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		msg     []byte
 		full    int // 0: len(msg)
 		status  Status
-		request uint64 // what an error reply can name
+		request uint64 // the request's number that an error reply can have
 		words   []string
 	}{
 		{"nothing", nil, 0, StatusMalformed, 0, []string{"0 bytes", "24"}},

@@ -176,7 +176,7 @@ func TestJoinedConnection(t *testing.T) {
 	checkFDs(t)
 	raw, c := pair(t)
 	c.MarkJoined()
-	if fd := c.Peer().PIDFD; fd != -1 { // checkFDs finds one that was not closed
+	if fd := c.Peer().PIDFD; fd != -1 { // if a pidfd stayed open, checkFDs reports it
 		t.Errorf("it has still the pidfd %d", fd)
 	}
 	limits := c.listener.limits
@@ -218,7 +218,7 @@ func TestSlowReader(t *testing.T) {
 	if _, err := c.ReadMessage(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the connection goes on: %v", err)
 	}
-	for range sent - 1 { // what was sent before can still be read, then it ends
+	for range sent - 1 { // the messages sent before can still be read; then the connection ends
 		if len(raw.recv()) == 0 {
 			t.Fatal("a reply was lost")
 		}
@@ -305,7 +305,7 @@ func TestMessageKeepsItsBuffer(t *testing.T) {
 		c := accept(t, l)
 		read := make(chan Message)
 		go func() {
-			m, err := c.ReadMessage() // may wait, and has no room meanwhile
+			m, err := c.ReadMessage() // may wait, without a buffer meanwhile
 			if err != nil {
 				t.Error(err)
 			}

@@ -10,7 +10,7 @@ import (
 
 // fakeDaemon answers every message by a rule that a test can check.
 type fakeDaemon struct {
-	finished chan error // how each connection ended
+	finished chan error // the error that ended each connection
 
 	mu sync.Mutex
 	fakeState
@@ -21,7 +21,7 @@ type fakeState struct {
 	page    *LeasePage
 	json    []byte
 	resumed ResumeRequest
-	newPage bool // a Resume is answered with a new page
+	newPage bool // answer a Resume with a new page
 }
 
 // now returns a copy of the state.
@@ -98,7 +98,7 @@ func (d *fakeDaemon) answer(c *Conn, m Message) error {
 			}
 			return StatusOK, AllocReply{Granted: r.Bytes}, nil
 		})
-	case TypeFreed: // a notice, which has no reply
+	case TypeFreed: // a notice has no reply
 		return nil
 	case TypeSnapshot, TypeMetrics:
 		return c.ReplySnapshot(m.Header, d.json, 5*time.Second)

@@ -67,7 +67,7 @@ func TestDialBusy(t *testing.T) {
 	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: path}), unix.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
-	dialRaw(t, path) // the queue's one place
+	dialRaw(t, path) // the only place in the backlog
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := Dial(ctx, path); !errors.Is(err, context.DeadlineExceeded) {

@@ -51,9 +51,9 @@ func TestLimitsOfJoined(t *testing.T) {
 			t.Errorf("%d more that join come in, want %d", got, want)
 		}
 	}
-	enter(5) // 6 descriptors, of which the last connection needs two at first
+	enter(5) // 6 descriptors; the last connection counts two until it joins
 	peer.UID = 11
-	enter(2) // 8 descriptors in all; the last connection needs two at first
+	enter(2) // 8 descriptors in all; the last connection counts two until it joins
 	peer.UID, peer.Privileged = 0, true
 	enter(2)
 	peer.UID, peer.Privileged = 11, false

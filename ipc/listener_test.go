@@ -21,7 +21,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestListenMode(t *testing.T) {
 	checkFDs(t)
-	old := unix.Umask(0o077) // the mode asked for is the mode made
+	old := unix.Umask(0o077) // the umask must not change the requested mode
 	defer unix.Umask(old)
 	for _, c := range []struct{ ask, want os.FileMode }{{0, 0o600}, {0o660, 0o660}, {0o666, 0o666}} {
 		path := filepath.Join(t.TempDir(), "s")
@@ -61,7 +61,7 @@ func TestTwoDaemons(t *testing.T) {
 	if !strings.Contains(err.Error(), "pid "+itoa(holder.Process.Pid)) || !strings.Contains(err.Error(), path) {
 		t.Errorf("%v does not say who", err)
 	}
-	dial(t, path) // the first is unharmed
+	dial(t, path) // the first daemon still answers
 	holder.Process.Kill()
 	holder.stop()
 	if _, err := os.Lstat(path); err != nil {

@@ -55,7 +55,7 @@ func startHelper(t testing.TB, mode, path string, attr *syscall.SysProcAttr) *ch
 	if err != nil {
 		t.Fatal(err)
 	}
-	if attr != nil { // another user may not be able to reach the build folder
+	if attr != nil { // another user may not have access to the build folder
 		exe = copyExecutable(t, exe)
 	}
 	c := &child{Cmd: bounded.Command(t, bounded.Lifetime, exe, path)}
@@ -138,7 +138,7 @@ func openFDs(t *testing.T) map[string]string {
 	fds := make(map[string]string)
 	for _, e := range entries {
 		what, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && !strings.HasPrefix(what, "anon_inode:[event") { // the runtime's own poller
+		if err == nil && !strings.HasPrefix(what, "anon_inode:[event") { // the Go runtime's poller opens its own descriptors
 			fds[e.Name()] = what
 		}
 	}
@@ -233,7 +233,7 @@ func rawConnect(path string) (int, error) {
 	return fd, nil
 }
 
-// again repeats a blocking call that Go's own signals interrupt.
+// again repeats a blocking call that a signal of the Go runtime interrupted.
 func again(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {
@@ -257,7 +257,7 @@ func (c *rawConn) close() {
 
 func (c *rawConn) send(msg []byte, fds ...int) {
 	c.t.Helper()
-	// Not unix.Sendmsg, which adds a byte of its own to a message without any.
+	// unix.Sendmsg is not used, because it adds a byte to an empty message.
 	iov := unix.Iovec{Base: unsafe.SliceData(msg)}
 	iov.SetLen(len(msg))
 	h := unix.Msghdr{Iov: &iov}

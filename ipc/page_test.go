@@ -64,7 +64,7 @@ func TestPageIsShared(t *testing.T) {
 		client.Counts(slot).Store(2000 * v)
 		client.Imported(slot).Store(3000 * v)
 	}
-	for slot := range uint32(PageSlots) { // after all writes, so that overlap shows
+	for slot := range uint32(PageSlots) { // read after all writes, so that an overlap of fields shows
 		v := uint64(slot + 1)
 		if got := CreditWord(daemon.CreditWord(slot).Load()); got != MakeCreditWord(9*v+1, 1, FlagNotify) {
 			t.Errorf("slot %d: word %v", slot, got)
@@ -155,7 +155,7 @@ func TestOpenPageRefuses(t *testing.T) {
 			}
 		}
 	}
-	if got := mappedPages(t); got != mapped+1 { // the one that newPage made above
+	if got := mappedPages(t); got != mapped+1 { // newPage made one mapping above
 		t.Errorf("%d pages mapped before, %d after", mapped, got)
 	}
 }

@@ -73,7 +73,7 @@ func TestPeerOfAnotherUser(t *testing.T) {
 		t.Log("only root can start a client as another user")
 		return
 	}
-	dir, err := os.MkdirTemp("", "ipc") // t.TempDir is for this user alone
+	dir, err := os.MkdirTemp("", "ipc") // other users have no access to t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestPeerOfAnotherUser(t *testing.T) {
 	accept(t, l)
 	attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65533}}
 	client := startHelper(t, "connect", l.Path(), attr)
-	c := accept(t, l) // another user has a limit of its own
+	c := accept(t, l) // the limit of each user is separate
 	client.line(t)
 	if p := c.Peer(); p.UID != 65534 || p.GID != 65533 || p.PID != client.Process.Pid || p.StartTicks == 0 {
 		t.Errorf("peer %+v", p)
@@ -111,7 +111,7 @@ func TestPeerGoneBeforeAccept(t *testing.T) {
 			client.Process.Kill()
 		}
 		if how == "zombie" {
-			var info unix.Siginfo // all its threads have ended, and it is not reaped
+			var info unix.Siginfo // waits until the process is a zombie, and does not reap it
 			if err := again(func() error {
 				return unix.Waitid(unix.P_PID, client.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
 			}); err != nil {
@@ -173,7 +173,7 @@ func TestIdentifyWithoutStartTime(t *testing.T) {
 	}
 }
 
-// helperConnect connects, says so, and holds the connection.
+// helperConnect connects, prints a line, and keeps the connection open.
 func helperConnect(path string) error {
 	fd, err := rawConnect(path)
 	if err != nil {
@@ -184,7 +184,7 @@ func helperConnect(path string) error {
 	return unix.Close(fd)
 }
 
-// helperInherit connects, leaves the connection to a child, and ends.
+// helperInherit connects, passes the connection to a child, and ends.
 func helperInherit(path string) error {
 	fd, err := rawConnect(path)
 	if err != nil {

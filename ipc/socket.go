@@ -19,7 +19,7 @@ import (
 
 // readSize is the daemon's buffer for one request: the length of the longest, a Resume. A longer message is refused
 // by its true length, which the kernel reports.
-const readSize = HeaderSize + 1368 // TestReadSize holds it to the table of messages
+const readSize = HeaderSize + 1368 // TestReadSize checks it against the table of messages
 
 // replySize is a client's buffer for one reply: the length of a JobOpenReply, the longest except for the parts of a
 // snapshot.
@@ -65,7 +65,7 @@ type socket struct {
 	sendF  func(fd uintptr)
 	sentAt time.Duration // by Clock, when the last message was given to the kernel
 
-	reset atomic.Bool // the kernel has said ECONNRESET
+	reset atomic.Bool // the kernel has reported ECONNRESET
 }
 
 // newSocket takes over a connection. The sockets of a listener share their buffers, because most of them have nothing

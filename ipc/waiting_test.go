@@ -109,7 +109,7 @@ func TestNotices(t *testing.T) {
 func TestCancelledWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(*testing.T, asking)
-		want   error // nil: granted all the same
+		want   error // nil: the request is granted in spite of the cancellation
 	}{
 		"cancelled": {func(t *testing.T, asked asking) {
 			sendReply(t, asked, StatusCancelled, AllocReply{})
@@ -189,7 +189,7 @@ type claimDaemon struct {
 	holder  Token
 	parked  []asking
 	last    byte
-	crowded bool // there is no place in the queue
+	crowded bool // the queue is full
 	opened  []JobOpenRequest
 	numbers []uint64
 }

@@ -34,7 +34,7 @@ func TestProcessorIsFoundByItsDrivers(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name           string
-		openCL, vulkan string // the usual folders
+		openCL, vulkan string // files in the usual folders
 		env            map[string]string
 		found          bool
 	}{

@@ -16,9 +16,6 @@ import (
 	"syscall"
 )
 
-// DRM's files are read directly: the library's reader knows amdgpu alone and ten
-// cards at most, and gives up on all of them when one is odd.
-
 // PCI vendor numbers.
 const (
 	pciNVIDIA = 0x10de

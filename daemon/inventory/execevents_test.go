@@ -30,7 +30,7 @@ func TestWatchExecs(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- WatchExecs(ctx, func(pid int) { events <- pid }, func() {}) }()
 
-	// Listening has no moment that can be seen, so programs are run until one is.
+	// The start of listening cannot be observed, so start programs until one is reported.
 	deadline := time.After(bounded.Patience)
 	for found := false; !found; {
 		cmd := bounded.Command(t, bounded.Patience, "true")
@@ -119,7 +119,7 @@ func TestWatchExecsOverrun(t *testing.T) {
 		})
 	}()
 	bounded.Receive(t, "it is busy with the first", held)
-	// More events than the socket's buffer has room for, by whatever it is set to here.
+	// Make more events than the socket's buffer can hold.
 	room, err := os.ReadFile("/proc/sys/net/core/rmem_default")
 	if err != nil {
 		t.Fatal(err)

@@ -27,9 +27,9 @@ type fakeLibrary struct {
 
 	mu    sync.Mutex
 	inits int
-	fails nvml.Return            // of Init
-	there map[string]nvml.Device // now
-	seen  map[string]nvml.Device // at the last initialisation
+	fails nvml.Return            // the result of Init
+	there map[string]nvml.Device // devices that exist now
+	seen  map[string]nvml.Device // devices that existed at the last initialisation
 }
 
 func (l *fakeLibrary) Init() nvml.Return {
@@ -78,9 +78,9 @@ func TestLostDeviceIsSeenAgain(t *testing.T) {
 			t.Errorf("%+v, %v, initialised %d times; want lost %v, %d times", u, err, lib.inits, lost, inits)
 		}
 	}
-	want(true, 0) // it is too soon
+	want(true, 0) // renewEvery has not passed
 	s.again()
-	want(true, 1) // and sees no device there
+	want(true, 1) // initialised again, but the device is still missing
 	s.again()
 	want(true, 2)
 	lib.set(map[string]nvml.Device{"x": fakeDevice(nil, nil, nvml.SUCCESS)})
@@ -88,10 +88,10 @@ func TestLostDeviceIsSeenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.again()
-	want(true, 2) // a call is under way
+	want(true, 2) // not initialised again, because a call is under way
 	s.host.endCall()
 	s.again()
-	want(true, 3) // this was the old handle's answer
+	want(true, 3) // the old handle still answered this call
 	want(false, 3)
 }
 
@@ -138,7 +138,7 @@ func TestLibraryFailsAtOpen(t *testing.T) {
 	}
 	lib.fails = nvml.SUCCESS
 	s.again()
-	_, _ = s.usage() // which starts it
+	_, _ = s.usage() // starts the library
 	if u, err := s.usage(); err != nil || u.Lost || !s.host.optional.graphics {
 		t.Errorf("%+v, %v once it starts", u, err)
 	}
@@ -151,7 +151,7 @@ func TestLibraryFailsAtOpen(t *testing.T) {
 // hangingLibrary is a library that hangs at first.
 type hangingLibrary struct {
 	fakeLibrary
-	at     string // where
+	at     string // the function that hangs
 	answer chan struct{}
 }
 

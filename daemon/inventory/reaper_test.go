@@ -80,7 +80,7 @@ func TestReaper(t *testing.T) {
 	if err := r.Add(pidfdOf(t, first.Process.Pid), 0); err == nil {
 		t.Error("a key was taken twice")
 	}
-	// One process under two keys, as the sessions of two threads may be.
+	// Watch one process under two keys, as for two sessions of one process.
 	if err := r.Add(pidfdOf(t, first.Process.Pid), 77); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestReaperOfTheDead(t *testing.T) {
 	r, e := newReaper(t)
 	cmd := bounded.Start(t, "true")
 	fd := pidfdOf(t, cmd.Process.Pid)
-	// Dead, and not yet waited for.
+	// The process is a zombie.
 	bounded.Until(t, "it is dead", func() bool {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 		return n == 1 && err == nil
@@ -115,7 +115,7 @@ func TestReaperOfTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.wait(t, 1)
-	// Waited for.
+	// The process has been reaped.
 	_ = cmd.Wait()
 	if err := r.Add(fd, 1); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestWithEnviron(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // until the clock has gone on
+	for { // wait for the next clock tick
 		last := startWith(t, variable, "B=2")
 		if later, err := r.StartTicks(last); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestWithEnvironAtEndOfExec(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		line, err := os.OpenFile(r.path(7, "cmdline"), os.O_WRONLY, 0) // until the reader opens it, after the environment
+		line, err := os.OpenFile(r.path(7, "cmdline"), os.O_WRONLY, 0) // blocks until the reader opens it, after it has read the environment
 		if err == nil {
 			err = os.WriteFile(r.path(7, "environ"), []byte(variable+"\x00"), 0o600)
 			_, why := line.WriteString("cat\x00")
@@ -123,7 +123,7 @@ func TestWithEnvironAtEndOfExec(t *testing.T) {
 // the variable.
 func TestWithEnvironOnBusyMachine(t *testing.T) {
 	r := NewReader()
-	r.Root = root(t, map[string]string{"7/environ": "", "7/cmdline": ""}) // its stat is gone
+	r.Root = root(t, map[string]string{"7/environ": "", "7/cmdline": ""}) // without a stat file
 	rests := 0
 	got := r.withEnviron(map[string]uint32{"GPUARB_TEST_ENVIRON=1": uint32(os.Getuid())}, func() bool { rests++; return rests < 100 })
 	if len(got) != 0 || rests != environPasses-1 {

@@ -24,7 +24,7 @@ func TestFacts(t *testing.T) {
 		`exec -a "$0" sleep 1000`, hostile)
 	deadline := time.Now().Add(bounded.Patience)
 	var f Facts
-	for f.Comm != "sleep" || f.Command == "sleep" || !strings.HasSuffix(f.Exe, "/sleep") { // parts of it may be from before
+	for f.Comm != "sleep" || f.Command == "sleep" || !strings.HasSuffix(f.Exe, "/sleep") { // some facts may be from before the exec
 		var err error
 		if f, err = r.Facts(cmd.Process.Pid); err != nil {
 			t.Fatal(err)
@@ -320,7 +320,7 @@ func TestStuckReader(t *testing.T) {
 	if _, err := here.IsMapped(os.Getpid(), 1, "x"); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("mappings while all readers are stuck: %v", err)
 	}
-	// Some may not have opened it yet: each look lets those go that have.
+	// Some readers may not have opened the file yet. Each attempt releases those that have.
 	bounded.Until(t, "the readers end", func() bool {
 		if w, err := os.OpenFile(fifo, os.O_RDWR, 0); err == nil {
 			_ = w.Close()
@@ -378,7 +378,7 @@ func TestReadsOfStoppedReader(t *testing.T) {
 				}
 				return
 			}
-			<-time.After(slowTimeout * 5 / 4) // for so long it is held up
+			<-time.After(slowTimeout * 5 / 4) // the process stays stopped for this time
 			if err := unix.Kill(cmd.Process.Pid, unix.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
@@ -387,7 +387,7 @@ func TestReadsOfStoppedReader(t *testing.T) {
 	r := NewReader()
 	for range 10 {
 		if _, err := withTimeout(r, os.Getpid(), func() (bool, error) {
-			runtime.LockOSThread() // the thread stops before the call returns
+			runtime.LockOSThread() // so that this thread stops before the call returns
 			defer runtime.UnlockOSThread()
 			return true, unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 		}); err != nil {

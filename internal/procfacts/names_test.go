@@ -53,7 +53,7 @@ func TestNames(t *testing.T) {
 	if got := n.groups(7, []uint32{8, 7, 9, 8}, namesTimeout); len(got) != 3 || got[0] != "g7" || got[2] != "g9" {
 		t.Errorf("groups %q", got)
 	}
-	// After a while it is asked again, and the old name serves until the answer is there.
+	// After namesTTL the name is looked up again. The old name is returned until the answer comes.
 	f.mu.Lock()
 	f.name, f.gate = "bob", make(chan struct{})
 	f.mu.Unlock()
