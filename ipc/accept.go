@@ -61,13 +61,13 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	}
 	peer, err := sock.credentials()
 	if err != nil {
-		turnAway(sock, refuse(StatusPermission, "%v", err))
+		refuseConnection(sock, refuse(StatusPermission, "%v", err))
 		return nil
 	}
 	// The namespaces are read first. Then identify checks that the PID is still that of the process that connected.
 	peer.Privileged, peer.Namespace = l.standing(peer)
 	if err := l.limits.enter(peer); err != nil {
-		turnAway(sock, err)
+		refuseConnection(sock, err)
 		return nil
 	}
 	if err := l.kernel.identify(sock, &peer); err != nil {
@@ -75,7 +75,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		if errors.Is(err, errPeerGone) {
 			_ = sock.close()
 		} else {
-			turnAway(sock, refuse(StatusInternal, "%v", err))
+			refuseConnection(sock, refuse(StatusInternal, "%v", err))
 		}
 		return nil
 	}
@@ -88,9 +88,9 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	return c
 }
 
-// turnAway sends a client the reason why its connection is refused, as a reply to no request in particular, and
+// refuseConnection sends a client the reason why its connection is refused, as a reply to no request in particular, and
 // closes the connection.
-func turnAway(sock *socket, why *ProtocolError) {
+func refuseConnection(sock *socket, why *ProtocolError) {
 	msg := Marshal(nil, Header{Type: ReplyBit, Status: why.Status}, &ErrorReply{Text: MakeText(why.Text)})
 	sock.wMu.Lock()
 	_ = sock.trySend(msg, nil, -1)

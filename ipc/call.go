@@ -87,7 +87,7 @@ func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *R
 	if !inTime {
 		_ = c.sock.conn.SetReadDeadline(time.Time{}) // ignore its error: the next request fails if the connection is closed
 		if errors.Is(err, StatusCancelled) {
-			return got, &givenUp{ctx.Err()}
+			return got, &cancelledError{ctx.Err()}
 		}
 	}
 	return got, c.finish(ctx, inTime, err)

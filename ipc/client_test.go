@@ -202,7 +202,7 @@ func TestErrorReplyBeforeClose(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		turnAway(c.sock, no)
+		refuseConnection(c.sock, no)
 		var err error
 		if unread {
 			_, _, _, err = client.reply(ask)

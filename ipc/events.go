@@ -29,7 +29,7 @@ func (c *Conn) ReplyEvents(req Header, part EventsPart, lines []byte) error {
 // To continue later, with this daemon or another, ask again with the last part's Daemon and Next as Daemon and
 // Offset.
 func (c *Client) Events(ctx context.Context, req EventsRequest, each func(part EventsPart, lines []byte) error) error {
-	return parts(ctx, c, TypeEvents, &req, func(part *EventsPart, lines []byte) (last bool, err error) {
+	return callParts(ctx, c, TypeEvents, &req, func(part *EventsPart, lines []byte) (last bool, err error) {
 		err = each(*part, lines)
 		return part.Last == 1, err
 	})

@@ -21,9 +21,9 @@ import (
 // process listens. It leaves a file of another type alone and returns an error.
 //
 // If a daemon was killed while it started a child process, the child may hold copies of the daemon's descriptors for
-// a moment. Listen therefore waits up to leftPatience while the recorded owner is dead.
+// a moment. Listen therefore waits up to deadOwnerPatience while the recorded owner is dead.
 func Listen(path string, opts ListenOptions) (*Listener, error) {
-	for late := time.Now().Add(leftPatience); ; time.Sleep(leftEvery) {
+	for late := time.Now().Add(deadOwnerPatience); ; time.Sleep(deadOwnerInterval) {
 		l, err := listenOnce(path, opts)
 		var used *InUseError
 		if !errors.As(err, &used) || used.PID == 0 || unix.Kill(used.PID, 0) != unix.ESRCH || time.Now().After(late) {
@@ -193,10 +193,10 @@ func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListe
 	return ln.(*net.UnixListener), nil
 }
 
-// leftPatience bounds Listen's wait for descriptors of a dead daemon, and leftEvery is its interval.
+// deadOwnerPatience bounds Listen's wait for descriptors of a dead daemon, and deadOwnerInterval is its interval.
 const (
-	leftPatience = 5 * time.Second
-	leftEvery    = 10 * time.Millisecond
+	deadOwnerPatience = 5 * time.Second
+	deadOwnerInterval = 10 * time.Millisecond
 )
 
 // Close stops listening, removes the socket file if this Listener made it, and releases the lock, in this order.

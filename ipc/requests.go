@@ -79,15 +79,15 @@ func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
 const maxSnapshot = 256 << 20
 
 // Snapshot returns the daemon's whole state at one moment, as JSON.
-func (c *Client) Snapshot(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeSnapshot) }
+func (c *Client) Snapshot(ctx context.Context) ([]byte, error) { return c.fetchText(ctx, TypeSnapshot) }
 
 // Metrics returns the daemon's metrics at one moment, in Prometheus' text format, version 0.0.4. A daemon without
 // this message answers with StatusUnknownType.
-func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeMetrics) }
+func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.fetchText(ctx, TypeMetrics) }
 
-// inParts asks for a text that comes in parts, and returns the whole text.
-func (c *Client) inParts(ctx context.Context, typ Type) (whole []byte, err error) {
-	err = parts(ctx, c, typ, &Empty{}, func(part *SnapshotPart, text []byte) (last bool, err error) {
+// fetchText asks for a text that comes in parts, and returns the whole text.
+func (c *Client) fetchText(ctx context.Context, typ Type) (whole []byte, err error) {
+	err = callParts(ctx, c, typ, &Empty{}, func(part *SnapshotPart, text []byte) (last bool, err error) {
 		if whole == nil {
 			whole = make([]byte, 0, max(len(text), c.last+c.last/8))
 		}
@@ -104,9 +104,9 @@ func (c *Client) inParts(ctx context.Context, typ Type) (whole []byte, err error
 	return whole, nil
 }
 
-// parts sends a request whose answer comes in parts. It calls each with every part and the bytes behind it, until
+// callParts sends a request whose answer comes in parts. It calls each with every part and the bytes behind it, until
 // each returns last or an error.
-func parts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, each func(part *Part, rest []byte) (last bool, err error)) error {
+func callParts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, each func(part *Part, rest []byte) (last bool, err error)) error {
 	if err := c.acquire(ctx); err != nil {
 		return err
 	}

@@ -18,8 +18,8 @@ type Wait struct {
 	Request uint64
 }
 
-// giveUpPatience bounds the time that the daemon has to answer a request that is being given up.
-const giveUpPatience = 10 * time.Second
+// cancelPatience bounds the time that the daemon has to answer a request that is being given up.
+const cancelPatience = 10 * time.Second
 
 // waiting is one request that may wait.
 type waiting struct {
@@ -44,7 +44,7 @@ func (c *Client) giveUpWhenDone(ctx context.Context) func() bool {
 	sent := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(sent)
-		_ = c.sock.conn.SetReadDeadline(time.Now().Add(giveUpPatience))
+		_ = c.sock.conn.SetReadDeadline(time.Now().Add(cancelPatience))
 		c.sock.wMu.Lock()
 		defer c.sock.wMu.Unlock()
 		c.sock.out = Marshal(c.sock.out[:0], Header{Type: TypeGiveUp, Request: NewRequest()}, &Empty{})
@@ -86,8 +86,8 @@ func (w *waiting) passNotice(body []byte) error {
 	return nil
 }
 
-// givenUp is the error of a request that was cancelled and answered, so that the connection stays usable.
-type givenUp struct{ why error }
+// cancelledError is the error of a request that was cancelled and answered, so that the connection stays usable.
+type cancelledError struct{ why error }
 
-func (e *givenUp) Error() string   { return e.why.Error() }
-func (e *givenUp) Unwrap() []error { return []error{e.why, StatusCancelled} }
+func (e *cancelledError) Error() string   { return e.why.Error() }
+func (e *cancelledError) Unwrap() []error { return []error{e.why, StatusCancelled} }

@@ -121,9 +121,9 @@ func (h *nvmlHost) describe(index int) description {
 	return description{device: d, instances: h.instances(handle, d)}
 }
 
-// more returns the GPUs and MIG instances that the library shows and that known does not have. reason says why
+// newDevices returns the GPUs and MIG instances that the library shows and that known does not have. reason says why
 // devices are absent.
-func (h *nvmlHost) more(known func(uuid string) bool) (list []foundDevice, reason string) {
+func (h *nvmlHost) newDevices(known func(uuid string) bool) (list []foundDevice, reason string) {
 	if !h.running() {
 		h.mu.Lock()
 		defer h.mu.Unlock()

@@ -23,7 +23,7 @@ func (inv *Inventory) Scan() []Device {
 		inv.host.renew()
 	}
 	var added []Device
-	gpus, reason := inv.host.more(inv.known)
+	gpus, reason := inv.host.newDevices(inv.known)
 	added = append(added, inv.add(gpus)...)
 	reasons := appendReason(nil, reason)
 	cards, reason := openDRM(inv.sysfs, inv.hasPCI)

@@ -1,6 +1,6 @@
 package procfacts
 
-// This file reads facts about the machine. daemon/inventory calls it for the processor.
+// This file reads facts about the machine: its processor and its memory. daemon and daemon/inventory call it.
 
 import "github.com/prometheus/procfs"
 

@@ -1,6 +1,6 @@
 package procfacts
 
-// This file lists mounted filesystems. gpufs calls it to find its own mount point.
+// This file lists mounted filesystems. gpufs, the daemon and the command doctor call it to find mount points.
 
 import (
 	"strings"

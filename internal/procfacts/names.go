@@ -65,10 +65,10 @@ const (
 
 // name is a cached name, a lookup under way, or both. names.mu guards it.
 type name struct {
-	text  string
-	until time.Time     // time of the next lookup
-	asked chan struct{} // closed by the lookup under way when it ends; nil: none
-	late  bool          // the lookup counts in names.late
+	text    string
+	until   time.Time     // time of the next lookup
+	pending chan struct{} // closed by the lookup under way when it ends; nil: none
+	late    bool          // the lookup counts in names.late
 }
 
 // newNames returns an empty cache.
@@ -110,23 +110,23 @@ func (n *names) get(db int, id uint32, patience time.Duration) string {
 		e = &name{}
 		n.known[db][id] = e
 	}
-	if e.asked == nil && n.now().After(e.until) {
+	if e.pending == nil && n.now().After(e.until) {
 		n.askLocked(db, number, e)
 	}
 	if e.text != "" {
 		return e.text
 	}
-	asked := e.asked
-	if asked == nil || e.late {
+	pending := e.pending
+	if pending == nil || e.late {
 		return number // too many lookups hang, or this one does
 	}
 	if n.late > 0 {
 		patience = min(patience, namesTimeout)
 	}
 	n.mu.Unlock()
-	_, answered := receiveWithin(asked, patience)
+	_, answered := receiveWithin(pending, patience)
 	n.mu.Lock()
-	if !answered && e.asked == asked && !e.late {
+	if !answered && e.pending == pending && !e.late {
 		e.late = true
 		n.late++
 	}
@@ -140,8 +140,8 @@ func (n *names) askLocked(db int, number string, e *name) {
 	default:
 		return
 	}
-	asked := make(chan struct{})
-	e.asked = asked
+	pending := make(chan struct{})
+	e.pending = pending
 	go func() {
 		text, err := n.sources[db](number)
 		n.mu.Lock()
@@ -153,9 +153,9 @@ func (n *names) askLocked(db int, number string, e *name) {
 			e.late = false
 			n.late--
 		}
-		e.text, e.asked = text, nil
+		e.text, e.pending = text, nil
 		n.mu.Unlock()
-		close(asked)
+		close(pending)
 		<-n.slots
 	}()
 }
