@@ -17,7 +17,7 @@ func amounts() *rapid.Generator[accounting.Bytes] {
 	)
 }
 
-// small amounts meet each other's limits more often than any.
+// Small amounts reach limits more often than others.
 func small() *rapid.Generator[accounting.Bytes] {
 	return rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Bytes(n) })
 }

@@ -209,7 +209,7 @@ func TestSaturation(t *testing.T) {
 
 // Contexts and other overhead of leases (Overhead), and reservations of it, lower the capacity of the device. A reservation and the overhead below
 // it count once.
-func TestBesideLowersTheCapacity(t *testing.T) {
+func TestOverheadLowersTheCapacity(t *testing.T) {
 	l := machine(t, 1000)
 	job := l.OpenBudget(nil)
 	process := l.OpenBudget(job)

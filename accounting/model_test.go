@@ -10,8 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// The model knows limits, leases and nothing else: every sum is computed from
-// scratch, in integers without end.
+// This file has the model of the ledger. It knows only limits and leases, and computes every sum from scratch with integers of any size.
 type (
 	modelBudget struct {
 		id     int
@@ -38,7 +37,7 @@ type (
 	}
 )
 
-// mostHeld is the most that one lease can hold, and one budget can have reserved.
+// mostHeld is the most that one lease can hold and one budget can reserve.
 const mostHeld accounting.Bytes = 1 << 48
 
 func integer(b accounting.Bytes) *big.Int { return new(big.Int).SetUint64(uint64(b)) }
@@ -65,7 +64,7 @@ func (b *modelBudget) chain() (all []*modelBudget) {
 	return all
 }
 
-// twice tells whether a budget would count at one of the caps in two ways: the ledger is not asked for that.
+// twice reports whether a budget would count at a cap in two ways, which the ledger does not allow.
 func (m *model) twice() bool {
 	return slices.ContainsFunc(m.budgets, func(b *modelBudget) bool {
 		chain := b.chain()
@@ -93,7 +92,7 @@ func (m *model) load(b *modelBudget, device int) *big.Int { return m.loadAs(b, d
 
 func (m *model) commit(b *modelBudget, device int) *big.Int { return m.commitAs(b, device, false) }
 
-// loadAs is load; with asDevice it leaves out the bytes that are away from the device.
+// loadAs does the work of load. With asDevice it omits the bytes that are away from the device.
 func (m *model) loadAs(b *modelBudget, device int, asDevice bool) *big.Int {
 	total := new(big.Int)
 	for _, l := range m.leases {
@@ -121,7 +120,7 @@ func (m *model) commitAs(b *modelBudget, device int, asDevice bool) *big.Int {
 	return larger(m.loadAs(b, device, asDevice), integer(min(l.Min, l.Max, mostHeld)))
 }
 
-// committed returns the bytes that the device has promised or handed out.
+// committed returns the bytes that are granted or reserved on the device.
 func (m *model) committed(device int) *big.Int {
 	total := new(big.Int)
 	for _, b := range m.budgets {
@@ -132,7 +131,7 @@ func (m *model) committed(device int) *big.Int {
 	return total
 }
 
-// passes tells whether one limit (nil: the device) lets l have n bytes more.
+// passes reports whether one limit (nil: the device) allows l n bytes more.
 func (m *model) passes(at *modelBudget, l *modelLease, n accounting.Bytes) bool {
 	sum := func() *big.Int {
 		if at == nil {
@@ -146,7 +145,7 @@ func (m *model) passes(at *modelBudget, l *modelLease, n accounting.Bytes) bool 
 	old := l.charged
 	before := sum()
 	restore := l.granted
-	// Granted and charged are one sum to the model; two halves cannot overflow here.
+	// The model keeps granted and charged bytes in one sum, which cannot overflow.
 	half := min(n, accounting.Max-l.granted)
 	l.granted += half
 	if n-half > accounting.Max-l.charged {
@@ -231,7 +230,7 @@ func (m *model) setCaps(t *rapid.T, b *modelBudget, caps []*modelBudget) {
 	}
 }
 
-// growth checks by how much a budget above a lease, or the device, is said to grow.
+// growth checks the reported growth of a budget above a lease, or of the device.
 func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	if n > mostHeld-l.granted-l.charged {
 		return
@@ -260,7 +259,7 @@ func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	l.granted -= n
 }
 
-// reserveApart asks for managed memory: no device has to have room for it.
+// reserveApart asks for managed memory, for which no device needs room.
 func (m *model) reserveApart(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	if n > mostHeld-l.granted-l.charged {
 		return
@@ -315,8 +314,7 @@ func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	m.yields(t, r, at, l, n)
 }
 
-// yields checks that what a release is said to gain at the limit lets the
-// request pass there when it is enough, and that more than enough is not needed.
+// yields checks the reported gains of releases at a limit: the request fits when they are enough, and does not fit with less.
 func (m *model) yields(t *rapid.T, r *accounting.Refusal, at *modelBudget, l *modelLease, n accounting.Bytes) {
 	if n > accounting.Max>>1 || l.granted+l.charged > accounting.Max>>1 {
 		return
@@ -415,7 +413,7 @@ func saturated(x *big.Int) accounting.Bytes {
 	return accounting.Bytes(x.Uint64())
 }
 
-// left checks what is said to be left of a limit.
+// left checks the reported room of a limit.
 func (m *model) left(t *rapid.T, b *accounting.Budget, device int, most accounting.Bytes, load *big.Int) {
 	want := saturated(larger(new(big.Int).Sub(integer(most), load), new(big.Int)))
 	direct := new(accounting.Lease)
@@ -427,7 +425,7 @@ func (m *model) left(t *rapid.T, b *accounting.Budget, device int, most accounti
 	}
 }
 
-// check compares every sum.
+// check compares all sums.
 func (m *model) check(t *rapid.T) {
 	for d, capacity := range m.capacity {
 		granted, held, streams, count := new(big.Int), new(big.Int), 0, 0

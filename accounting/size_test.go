@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestParseSize holds the parser to the table that the library's is held to as well.
+// TestParseSize checks the parser against the table that the parser of the C library is checked against too.
 func TestParseSize(t *testing.T) {
 	table, err := os.ReadFile("testdata/sizes.tsv")
 	if err != nil {
@@ -114,7 +114,7 @@ func TestParseCount(t *testing.T) {
 	}
 }
 
-// FuzzParseSize: what is taken is spelled back to the same; nothing panics.
+// FuzzParseSize: a parsed size formats to a text that parses to the same size, and nothing panics.
 func FuzzParseSize(f *testing.F) {
 	for _, seed := range []string{"4G", "4GiB", "4096M", "1.5G", "25%", "12.5%", "max", "0", "-1", "9223372036854775807", "4GB", "1e9", "0.1K", "", ".", "1..2", "4 GiB"} {
 		f.Add(seed)

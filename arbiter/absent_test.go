@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// absence is a device of 1000 bytes after a restart: one client holds all of it, and another one has yet to ask again for half of it.
+// absence makes a device of 1000 bytes after a restart: one client holds all of it, and another has not yet asked again for half of it.
 type absence struct {
 	*world
 	holder, first, newcomer *client
@@ -29,7 +29,7 @@ func newAbsence(t *testing.T) *absence {
 	return x
 }
 
-// askAt asks for bytes in a place of the queue.
+// askAt asks for bytes with a place in the queue.
 func (c *client) askAt(place arbiter.Place, n accounting.Bytes) arbiter.Result {
 	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n, Place: place})
 }
@@ -57,7 +57,8 @@ func TestAbsentClientWithoutAPlace(t *testing.T) {
 	}
 }
 
-// TestAbsentClientWaitsOn: a request that comes again and does not fit yet waits in its old place, as long as it may from its first arrival on.
+// TestAbsentClientWaitsOn: a request that is made again and does not fit yet waits in its old place. Its deadline counts from its first
+// arrival.
 func TestAbsentClientWaitsOn(t *testing.T) {
 	x := newAbsence(t)
 	late := x.newcomer.wait(500)
@@ -89,7 +90,7 @@ func TestAbsentClientGivesUp(t *testing.T) {
 	}
 }
 
-// TestAbsentStarts: jobs and processes that wait for their start are there while their clients are absent, and are gone afterwards.
+// TestAbsentStarts: jobs and sessions that wait to start exist while their clients are absent, and are removed if these do not ask again.
 func TestAbsentStarts(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	holder := w.client(0, 0)

@@ -59,7 +59,7 @@ func TestRecallWithinAJob(t *testing.T) {
 	}
 }
 
-// job opens a job of bob's.
+// job opens a job of bob.
 func (w *world) job(t *testing.T, r arbiter.JobRequest) arbiter.JobID {
 	t.Helper()
 	if r.Process.PID == 0 {

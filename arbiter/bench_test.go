@@ -18,7 +18,7 @@ func ownPart(b *testing.B, do func()) time.Duration {
 	return ownTime(b) - began
 }
 
-// ownTime is how long this thread has run: what others do on the machine is not in it.
+// ownTime returns how long this thread has run, without the time of other threads.
 func ownTime(b *testing.B) time.Duration {
 	var ran unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ran); err != nil {
@@ -27,9 +27,9 @@ func ownTime(b *testing.B) time.Duration {
 	return time.Duration(ran.Nano())
 }
 
-// BenchmarkHoldAtTheBound is the longest that a call keeps the daemon's lock (hold-ns), and the mean (mean-hold-ns), with all at their bounds:
-// 4,096 processes with leases on each of four devices, and 1,024 requests of them that wait for bytes of one device. Pressures are measured after each call, as the
-// daemon does before it gives the lock back.
+// BenchmarkHoldAtTheBound measures how long a call holds the daemon's lock: the longest (hold-ns) and the mean (mean-hold-ns). All numbers
+// are at their bounds: 4,096 processes have leases on each of four devices, and 1,024 of their requests wait for bytes of one device.
+// Pressure is measured after each call, as in the daemon.
 func BenchmarkHoldAtTheBound(b *testing.B) {
 	const processes, devices, each = 4096, 4, 32
 	p := exact(unlimited())

@@ -127,7 +127,7 @@ func TestCgroupLimitRefused(t *testing.T) {
 	}
 }
 
-// TestCgroupsNestDeeply: of many cgroups in one another the limit of each holds, the outermost one's too.
+// TestCgroupsNestDeeply: the limit of each of many nested cgroups holds, also that of the outermost.
 func TestCgroupsNestDeeply(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	deep := strings.Repeat("/x", 40)

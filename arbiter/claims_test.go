@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// claim asks for a device by claim.
+// claim asks to claim a device.
 func (w *world) claim(r arbiter.JobRequest) (arbiter.JobInfo, error) {
 	if r.Process.PID == 0 {
 		r.Process = w.process(1000, "gpuarb")
@@ -37,9 +37,9 @@ func (w *world) given() map[arbiter.TicketID][]int {
 	return got
 }
 
-// TestAClaimGetsADeviceThatNobodyIsOn: a claim prefers a device without holders, in the job's order of preference, to a device that only
+// TestClaimPrefersFreeDevice: a claim prefers a device without holders, in the job's order of preference, to a device that only
 // has room.
-func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
+func TestClaimPrefersFreeDevice(t *testing.T) {
 	for name, policy := range map[string]rules.Policy{"no cap": rules.DefaultPolicy(), "two slots": capped(2, "")} {
 		w := newWorld(t, policy, gib, gib, gib)
 		there := w.client(0, 0)

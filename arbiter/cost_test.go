@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// telling is a client whose library says what its blocks are.
+// telling returns a client whose library reports its blocks.
 func (w *world) telling(told reading.ClientReport) *client {
 	c := w.client(0, 0)
 	told.Known = true
@@ -67,8 +67,8 @@ func TestExcessIsChargedToItsOwner(t *testing.T) {
 	x.must(800)
 }
 
-// TestExcessIsGrantedToNobody: the device has no room for two, and memory that one process took without asking is not granted to another.
-func TestExcessIsGrantedToNobody(t *testing.T) {
+// TestExcessIsNotGrantedToOthers: the device has no room for two, and memory that one process took without asking is not granted to another.
+func TestExcessIsNotGrantedToOthers(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1600)
 	x, y := w.telling(reading.ClientReport{}), w.client(0, 0)
 	x.contexts(1)
@@ -80,8 +80,8 @@ func TestExcessIsGrantedToNobody(t *testing.T) {
 	y.must(590)
 }
 
-// TestExcessStopsNoRecall: idle credit of a lease with excess is recalled and granted as usual.
-func TestExcessStopsNoRecall(t *testing.T) {
+// TestExcessDoesNotStopRecalls: idle credit of a lease with excess is recalled and granted as usual.
+func TestExcessDoesNotStopRecalls(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1600)
 	x, y := w.telling(reading.ClientReport{}), w.client(0, 0)
 	x.contexts(1)
@@ -98,7 +98,7 @@ func TestExcessStopsNoRecall(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoExcess(t *testing.T) {
+func TestNotExcess(t *testing.T) {
 	const total = 1600 * mib
 	for _, c := range []struct {
 		name   string
@@ -131,9 +131,9 @@ func TestWhatIsNoExcess(t *testing.T) {
 	}
 }
 
-// A library that says nothing of its blocks is charged as before: its overhead lowers
-// the capacity.
-func TestNothingToldNothingCharged(t *testing.T) {
+// TestNoReportNoCharge: if a library reports nothing about its blocks, the overhead of its process lowers the capacity and is not
+// charged.
+func TestNoReportNoCharge(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 16000)
 	x := w.client(0, 0)
 	x.contexts(1)
@@ -170,8 +170,8 @@ func TestAllocatingIsNoExcess(t *testing.T) {
 	}
 }
 
-// One user's program that makes its contexts look cheap has nobody else's charged.
-func TestALiarsContextIsItsOwn(t *testing.T) {
+// TestCheapContextsDoNotRaiseOtherCharges: a program that makes its contexts look cheap does not raise the charge of other users.
+func TestCheapContextsDoNotRaiseOtherCharges(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 16000)
 	honest := w.telling(reading.ClientReport{})
 	honest.contexts(1)
@@ -186,8 +186,8 @@ func TestALiarsContextIsItsOwn(t *testing.T) {
 	}
 }
 
-// Managed memory is charged and may lie in the host: it does not make contexts cheap.
-func TestSoftBytesTellNothingOfContexts(t *testing.T) {
+// TestManagedMemoryDoesNotLowerContextCost: managed memory is charged and may be in host memory. It does not make contexts look cheap.
+func TestManagedMemoryDoesNotLowerContextCost(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 16000)
 	x, y := w.telling(reading.ClientReport{Soft: true}), w.telling(reading.ClientReport{})
 	x.contexts(1)
@@ -198,7 +198,7 @@ func TestSoftBytesTellNothingOfContexts(t *testing.T) {
 	}
 }
 
-// The next context is reserved at the largest of the last three programs.
+// TestReservationForgets: the cost of the next context is expected to be the largest of the last three programs.
 func TestReservationForgets(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 16000)
 	reserved := func() accounting.Bytes {
@@ -220,8 +220,8 @@ func TestReservationForgets(t *testing.T) {
 	}
 }
 
-// A promise ends at the second reading after it, whatever that shows.
-func TestAPromiseEnds(t *testing.T) {
+// TestExpectedContextCostEnds: an expected cost ends at the second reading after it, whatever that shows.
+func TestExpectedContextCostEnds(t *testing.T) {
 	for name, c := range map[string]struct{ figure, left accounting.Bytes }{
 		"shown": {70, 1530}, "nothing shown": {0, 1600}, "less shown": {20, 1580},
 	} {
@@ -257,9 +257,9 @@ func TestADeviceThatNamesNoProcess(t *testing.T) {
 	}
 }
 
-// TestAPromiseLastsAsLongAsTheCall: a driver can take long to make a context, and readings go on. The expected cost counts until the
+// TestExpectedContextCostLastsDuringCall: a driver can take long to make a context, and readings go on. The expected cost counts until the
 // library reports the end of the call, and a reading that began later shows the context.
-func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
+func TestExpectedContextCostLastsDuringCall(t *testing.T) {
 	w := newWorld(t, costly(300), 6000)
 	x, other := w.telling(reading.ClientReport{}), w.client(0, 0)
 	x.word.told.Making = 1
@@ -284,9 +284,9 @@ func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
 	w.served(o.Waiting)
 }
 
-// TestAPromiseIsNotKeptForWhoWaits: a client that waits for a context is not making one, so that an earlier expected cost does not count
+// TestWaitingContextHasNoExpectedCost: a client that waits for a context is not making one, so that an earlier expected cost does not count
 // for it.
-func TestAPromiseIsNotKeptForWhoWaits(t *testing.T) {
+func TestWaitingContextHasNoExpectedCost(t *testing.T) {
 	w := newWorld(t, costly(300), 6000)
 	x := w.telling(reading.ClientReport{})
 	x.context()
@@ -307,8 +307,8 @@ func TestAPromiseIsNotKeptForWhoWaits(t *testing.T) {
 	}
 }
 
-// TestFreedWhileTheDeviceIsReadIsNoExcess: while the device is read, a program frees memory, and a new limit has its credit taken back.
-// The device's figure may still show what was freed: it is not charged as memory that no call named.
+// TestFreedWhileTheDeviceIsReadIsNoExcess: while the device is read, a program frees memory, and a new limit recalls its credit. The
+// reading may still show the freed memory, which must not be charged as excess.
 func TestFreedWhileTheDeviceIsReadIsNoExcess(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 16000)
 	x := w.telling(reading.ClientReport{})

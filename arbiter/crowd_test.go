@@ -9,9 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// TestAWaiterIsJudgedByItsJob checks that a waiting request is decided when another process of its job changes what the job has: when the
-// process gives back part of the job's reservation, and when its use leaves no room in the job's budget.
-func TestAWaiterIsJudgedByItsJob(t *testing.T) {
+// TestWaitingRequestFollowsItsJob: a waiting request is decided when another process of its job changes what the job has. The process gives
+// back part of the job's reservation, or its use leaves no room in the job's budget.
+func TestWaitingRequestFollowsItsJob(t *testing.T) {
 	begin := func(r arbiter.JobRequest) (w *world, one *client, ticket arbiter.TicketID) {
 		w = newWorld(t, waiting(), 1000)
 		job := w.job(t, r)
@@ -38,7 +38,7 @@ func TestAWaiterIsJudgedByItsJob(t *testing.T) {
 	w.refused(ticket, arbiter.ReasonOverBudget)
 }
 
-// TestAUsersLimitIsSetAgain checks that a user's limit that is taken off and set again at once holds.
+// TestAUsersLimitIsSetAgain: a limit of a user that is removed and set again at once is in force.
 func TestAUsersLimitIsSetAgain(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), gib)
 	limit := func(s accounting.Size) {
@@ -66,8 +66,8 @@ func TestAUsersLimitIsSetAgain(t *testing.T) {
 	}
 }
 
-// TestWhoComesUnderALimitSaysWhatItFrees checks that a program that comes under a limit at which a request already waits reports what it frees.
-func TestWhoComesUnderALimitSaysWhatItFrees(t *testing.T) {
+// TestNewClientsBelowLimitReportFrees: a client that comes below a limit at which a request already waits reports what it frees.
+func TestNewClientsBelowLimitReportFrees(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	late, holder, waits := w.client(0, 0), w.client(0, 0), w.client(0, 0)
 	late.must(50)
@@ -88,8 +88,8 @@ func TestWhoComesUnderALimitSaysWhatItFrees(t *testing.T) {
 	w.served(ticket)
 }
 
-// TestWhoComesUnderALimitLeavesOthersLess checks that a waiting request is judged again when programs that hold memory come under its limit.
-func TestWhoComesUnderALimitLeavesOthersLess(t *testing.T) {
+// TestNewClientsBelowLimitLeaveLessRoom: a waiting request is evaluated again when clients that hold memory come below its limit.
+func TestNewClientsBelowLimitLeaveLessRoom(t *testing.T) {
 	p := capped(3, rules.ScopeProcess)
 	p.Defaults.OnFull = rules.OnFullWait
 	for range 12 { // jobs come under it in any order
@@ -115,8 +115,8 @@ func TestWhoComesUnderALimitLeavesOthersLess(t *testing.T) {
 	}
 }
 
-// TestNobodyOvertakesWhoMayHaveAnyDevice checks that a waiting job that may have any device gets the first one with room, before later requests there.
-func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
+// TestAnyDeviceRequestIsNotOvertaken: a waiting job that may have any device gets the first one with room, before later requests there.
+func TestAnyDeviceRequestIsNotOvertaken(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 100, 1000)
 	first := w.job(t, arbiter.JobRequest{Devices: []int{0}, Claim: true, Min: ptr(size(90))})
 	second := w.job(t, arbiter.JobRequest{Devices: []int{1}, Claim: true})
@@ -138,9 +138,9 @@ func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
 	w.served(waits.Waiting)
 }
 
-// TestACircleOfMany: each of many clients holds one part of a full device and waits for two. With what one of them has there is not
-// enough for another, with what two have there is.
-func TestACircleOfMany(t *testing.T) {
+// TestDeadlockOfManyClients: each of many clients holds one part of a full device and waits for two. The part of one client is not enough for
+// another; the parts of two are.
+func TestDeadlockOfManyClients(t *testing.T) {
 	const n = 400
 	for threads, grace := range map[int]time.Duration{1: 0, 0: rules.DefaultDeadlockGrace} {
 		w := newWorld(t, waiting(), n)
@@ -176,8 +176,9 @@ func TestACircleOfMany(t *testing.T) {
 	}
 }
 
-// TestASearchBesideTheLock: a search for a deadlock reads nothing that calls change meanwhile, and what it found counts only if it still stands.
-func TestASearchBesideTheLock(t *testing.T) {
+// TestSearchWithoutLock: a search for a deadlock reads nothing that calls change meanwhile, and its result counts only if the deadlock
+// still exists.
+func TestSearchWithoutLock(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		move    func(w *world, all []*client)
@@ -221,7 +222,8 @@ func TestASearchBesideTheLock(t *testing.T) {
 	}
 }
 
-// TestDeadlinesDoNotWaitForASearch: while a search runs without the lock, requests whose time is over are refused, and no other search is due.
+// TestDeadlinesDoNotWaitForASearch: while a search runs without the lock, requests past their deadline are refused, and no other search is
+// due.
 func TestDeadlinesDoNotWaitForASearch(t *testing.T) {
 	const n = 100
 	p := waiting()
@@ -251,8 +253,8 @@ func TestDeadlinesDoNotWaitForASearch(t *testing.T) {
 	}
 }
 
-// TestSearchesRest: while nothing changes a search without the lock is made once a second.
-func TestSearchesRest(t *testing.T) {
+// TestSearchOncePerSecondWhileUnchanged: while nothing changes, a search without the lock is made once a second.
+func TestSearchOncePerSecondWhileUnchanged(t *testing.T) {
 	const n = 100
 	w := newWorld(t, waiting(), 2*n)
 	w.client(0, 0).must(n)
@@ -278,14 +280,14 @@ func TestSearchesRest(t *testing.T) {
 	}
 }
 
-// reads tells the arbiter of a reading in which a process uses n bytes of device 0.
+// reads applies a reading in which a process uses n bytes of device 0.
 func (w *world) reads(pid int, n accounting.Bytes) {
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: pid, Bytes: n}}})
 }
 
-// TestAStrictSearchDoesNotKeepTheOtherFromBeingMade: a job all of whose threads wait, and a change between any two searches, make a strict
-// search due each time. The search that finds a deadlock of jobs with other threads is made all the same.
-func TestAStrictSearchDoesNotKeepTheOtherFromBeingMade(t *testing.T) {
+// TestStrictAndLooseSearchesAlternate: a job with all threads waiting, and a change between any two searches, make a strict
+// search due each time. The loose search, which finds a deadlock of jobs with other threads, is made nevertheless.
+func TestStrictAndLooseSearchesAlternate(t *testing.T) {
 	const n = 40
 	w := newWorld(t, waiting(), n, 1000, 1000)
 	all := make([]*client, n)

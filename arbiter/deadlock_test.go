@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
-// threaded tells how many threads of a client make calls.
+// threaded sets how many threads of a client make calls.
 func (c *client) threaded(n int) *client {
 	c.w.arb.Threads(c.w.now, c.session, n)
 	return c
@@ -41,8 +41,8 @@ func TestOutOfTurn(t *testing.T) {
 	w.served(b)
 }
 
-// The youngest of a circle is not the youngest that waits for it.
-func TestWhoWaitsForACircleIsNotOfIt(t *testing.T) {
+// TestVictimIsInTheDeadlock: the victim is the youngest request of the deadlock, and not a younger one that waits for the deadlock.
+func TestVictimIsInTheDeadlock(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	one, two := w.client(0, 0).threaded(2), w.client(0, 0).threaded(1)
 	newcomer := w.client(0, 0).threaded(1)
@@ -55,9 +55,9 @@ func TestWhoWaitsForACircleIsNotOfIt(t *testing.T) {
 	w.arb.Cancel(w.now, c, arbiter.ReasonCancelled)
 }
 
-// TestOneJobStandsStill: if all processes of a job that hold something wait for each other, they are deadlocked, even if another process or
+// TestDeadlockWithinOneJob: if all processes of a job that hold something wait for each other, they are deadlocked, even if another process or
 // thread that holds nothing runs. The youngest request is refused, and the message says what would have helped.
-func TestOneJobStandsStill(t *testing.T) {
+func TestDeadlockWithinOneJob(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	job := w.job(t, arbiter.JobRequest{})
 	w.client(job, 0).threaded(1) // only counts the devices

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// TestDevicesInOrder: devices are told by index, in whatever order they came.
+// TestDevicesInOrder: snapshots list devices by index, in whatever order they were added.
 func TestDevicesInOrder(t *testing.T) {
 	a := arbiter.New(rules.DefaultPolicy())
 	for _, index := range []int{5, 0, 3, 1, 4, 2} {

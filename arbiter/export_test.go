@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// Observe takes a reading of a device into the books. It does not note what leases used just before.
+// Observe applies a reading of a device, without a record of what leases used just before.
 func (a *Arbiter) Observe(now time.Time, u Usage) {
 	if d := a.device(u.Device); d != nil {
 		r := &Reading{a: a, device: d}
@@ -16,17 +16,17 @@ func (a *Arbiter) Observe(now time.Time, u Usage) {
 	}
 }
 
-// Note notes what each lease on a device uses just before the reading begins that Observe takes next: with that a free that
-// finishes during the reading does not look like overhead.
+// Note records what each lease on a device uses just before the reading of the next Observe. A free that finishes during the reading then
+// does not look like overhead.
 func (a *Arbiter) Note(device int) { a.Reading(device) }
 
-// Finish does what is due by now.
+// Finish runs everything that is due.
 func (a *Arbiter) Finish(now time.Time) {
 	a.cycleNeeded = true
 	a.cycle(now)
 }
 
-// WaitsForBytes tells whether a ticket was refused for bytes on a device when it was last judged.
+// WaitsForBytes reports whether a ticket was refused for bytes on a device when it was last evaluated.
 func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
 	for i := range a.tickets[id].candidates {
 		if s := &a.tickets[id].candidates[i]; s.device.Index == device {
@@ -36,7 +36,7 @@ func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
 	return false
 }
 
-// JudgeAll judges all waiting requests again.
+// JudgeAll evaluates all waiting requests again.
 func (a *Arbiter) JudgeAll(now time.Time) {
 	a.changed()
 	a.cycle(now)
@@ -47,7 +47,7 @@ func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c rules.Change) error {
 	return a.SetLimits(now, rules.Owner{Kind: rules.OfJob, ID: uint64(id)}, "", c)
 }
 
-// SetProcessLimits changes those of the process of some sessions.
+// SetProcessLimits changes the limits of the process of some sessions.
 func (a *Arbiter) SetProcessLimits(now time.Time, c rules.Change, ids ...SessionID) error {
 	var of rules.Owner
 	for _, id := range ids {
@@ -77,14 +77,14 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int) error {
 	return a.SetLimits(now, rules.Owner{Kind: rules.OfDevice, ID: uint64(device)}, "", rules.Change{Device: device, Slots: &most})
 }
 
-// Snapshot returns the whole state, arranged.
+// Snapshot returns the whole state, sorted.
 func (a *Arbiter) Snapshot(now time.Time) figures.Snapshot {
 	s := a.Copy(now)
 	s.Arrange()
 	return s
 }
 
-// SnapshotOfLeases returns the state of all leases, arranged.
+// SnapshotOfLeases returns the state of all leases, sorted.
 func (a *Arbiter) SnapshotOfLeases(now time.Time) figures.Snapshot {
 	s := a.CopyOfLeases(now)
 	s.Arrange()

@@ -24,8 +24,8 @@ const (
 	creditMax = 1<<62 - 1
 )
 
-// word is one lease's word, as a client's page has it. Both sides change it by
-// compare-and-swap; low is the least credit since the daemon's last change.
+// word is the credit word of a lease, as on the client's page. Both sides change it by compare-and-swap. low is the least credit since the
+// arbiter's last change.
 type word struct {
 	of      *words
 	id      arbiter.LeaseID
@@ -40,9 +40,9 @@ type word struct {
 	told    reading.ClientReport
 	streams int  // number of streams, while lent is true
 	most    int  // most streams
-	lent    bool // the client counts its streams
+	lent    bool // the stream count is delegated to the client
 
-	beforeTake func() // what the client does just before the daemon takes credit back; nil: nothing
+	beforeTake func() // called just before the arbiter recalls credit; nil: nothing
 
 	recounted bool // true during Recount, which changes granted but no credit word
 }
@@ -55,7 +55,7 @@ type words struct {
 	calls int
 }
 
-// add makes a word; granted is what a restored lease holds.
+// add makes a word. granted is what a restored lease holds.
 func (w *words) add(granted, credit accounting.Bytes) *word {
 	x := &word{of: w}
 	x.begin(granted, credit)
@@ -73,7 +73,7 @@ func (x *word) Opened(id arbiter.LeaseID) {
 	x.of.all[id] = x
 }
 
-// check counts a call, and holds the arbiter's sum against that of its calls.
+// check counts a call, and compares the arbiter's sum with that of its calls.
 func (x *word) check(granted accounting.Bytes) {
 	x.of.calls++
 	if x.granted != granted && !x.recounted {
@@ -81,7 +81,7 @@ func (x *word) check(granted accounting.Bytes) {
 	}
 }
 
-// credit reads the word, clamped; a clamped one is reported.
+// credit reads the clamped word, and reports a word that had to be clamped.
 func (x *word) credit(state uint64) accounting.Bytes {
 	c := accounting.Bytes(state & creditMax)
 	if c > x.granted {
@@ -237,7 +237,7 @@ func (x *word) OpenStreams(n, most int) bool {
 	return true
 }
 
-// fast takes n bytes without asking, as a client does.
+// fast takes n bytes from the credit without asking, as a client does.
 func (x *word) fast(n accounting.Bytes) bool {
 	for {
 		old := x.state.Load()
@@ -280,7 +280,7 @@ type world struct {
 	pid   int
 }
 
-// newWorld makes an arbiter over devices 0, 1, … of the given totals.
+// newWorld makes an arbiter with devices 0, 1, … of the given totals.
 func newWorld(t testing.TB, p rules.Policy, totals ...accounting.Bytes) *world {
 	t.Helper()
 	w := &words{t: t, all: map[arbiter.LeaseID]*word{}}
@@ -291,7 +291,7 @@ func newWorld(t testing.TB, p rules.Policy, totals ...accounting.Bytes) *world {
 	return &world{t: t, arb: w.arb, words: w, now: start, pid: 100}
 }
 
-// exact is a policy without surplus, so that every byte is where it was put.
+// exact returns a policy without surplus, so that all sums are exact.
 func exact(max accounting.Size) rules.Policy {
 	p := rules.DefaultPolicy()
 	p.Defaults.Max, p.Surplus = max, rules.NoSurplus
@@ -304,7 +304,7 @@ func size(b accounting.Bytes) accounting.Size { return accounting.Size{Bytes: b}
 
 func ptr[T any](v T) *T { return &v }
 
-// process is a new process of a user.
+// process returns a new process of a user.
 func (w *world) process(uid uint32, exe string) rules.Process {
 	w.pid++
 	groups := []string{"users"}
@@ -316,7 +316,7 @@ func (w *world) process(uid uint32, exe string) rules.Process {
 		Command: exe + " --run", Cgroup: "/user.slice"}
 }
 
-// client is one process's lease on a device.
+// client is the lease of one process on a device.
 type client struct {
 	w       *world
 	process rules.Process
@@ -326,7 +326,7 @@ type client struct {
 	request uint64
 }
 
-// client opens a session (in a job, or of its own for 0) with a lease.
+// client opens a session with a lease, in a job, or in a job of its own if job is 0.
 func (w *world) client(job arbiter.JobID, device int) *client {
 	w.t.Helper()
 	return w.clientOf(w.process(1000, "ffmpeg"), job, device)
@@ -342,7 +342,7 @@ func (w *world) clientOf(p rules.Process, job arbiter.JobID, device int) *client
 	return c.on(device)
 }
 
-// on is the same session's lease on another device.
+// on returns the lease of the same session on another device.
 func (c *client) on(device int) *client {
 	c.w.t.Helper()
 	info, err := c.w.arb.Attach(c.w.now, c.session, device, c.w.words.add(0, 0))
@@ -354,7 +354,7 @@ func (c *client) on(device int) *client {
 	return &other
 }
 
-// restored is a client whose session the daemon before had, with what it held, in words that have no credit.
+// restored restores a session of an earlier daemon with its leases, whose words have no credit.
 func (w *world) restored(r arbiter.SessionRequest, held ...arbiter.RestoredLease) (all []*client) {
 	w.t.Helper()
 	id, err := w.arb.RestoreSession(w.now, r)
@@ -376,7 +376,7 @@ func (c *client) alloc(n accounting.Bytes) arbiter.Result {
 	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n})
 }
 
-// must allocates what has to fit.
+// must allocates n bytes, which must fit.
 func (c *client) must(n accounting.Bytes) {
 	c.w.t.Helper()
 	if o := c.alloc(n); !o.Granted {
@@ -384,7 +384,7 @@ func (c *client) must(n accounting.Bytes) {
 	}
 }
 
-// streams takes streams, or gives them back, by asking; and has their count lent where that may be.
+// streams creates or destroys streams by asking, and then delegates the count if that is allowed.
 func (c *client) streams(n int) arbiter.Result {
 	out := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsStreams, Count: n})
 	c.w.arb.DelegateStreams(c.lease)
@@ -400,21 +400,21 @@ func (c *client) stream(n int) bool {
 	return c.streams(n).Granted
 }
 
-// contexts makes contexts, or destroys them.
+// contexts makes or destroys contexts.
 func (c *client) contexts(n int) arbiter.Result {
 	out := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: n})
 	c.w.arb.DelegateStreams(c.lease)
 	return out
 }
 
-// free gives bytes back, and reports it where that is asked for.
+// free gives bytes back, and reports that if NOTIFY is set.
 func (c *client) free(n accounting.Bytes) {
 	if c.word.free(n) {
 		c.w.arb.Freed(c.w.now, c.lease)
 	}
 }
 
-// row is the lease's row in a snapshot.
+// row returns the lease's row of a snapshot.
 func (c *client) row() figures.LeaseState {
 	c.w.t.Helper()
 	device := -1
@@ -428,7 +428,7 @@ func (c *client) row() figures.LeaseState {
 	return figures.LeaseState{}
 }
 
-// forget ends a session whose memory is back at once, or that had none.
+// forget ends a session whose memory is freed at once, or that had none.
 func forget(a *arbiter.Arbiter, now time.Time, id arbiter.SessionID) {
 	a.EndSession(now, id)
 	for device := range a.Snapshot(now).Devices {

@@ -10,14 +10,14 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// costly is a policy under which a context costs something that is known.
+// costly returns a policy under which a context has a known cost.
 func costly(context accounting.Bytes) rules.Policy {
 	p := waiting()
 	p.ContextReserve = size(context)
 	return p
 }
 
-// reserve asks for a job that reserves memory; ticket 0: it began.
+// reserve asks for a job that reserves memory; ticket 0: the job began.
 func (w *world) reserve(least accounting.Bytes) (arbiter.JobID, arbiter.TicketID) {
 	w.t.Helper()
 	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Min: ptr(size(least)), Wait: true})
@@ -35,8 +35,8 @@ func (c *client) context() {
 	}
 }
 
-// Eight jobs reserve a quarter of the device each: as many begin as have room for their
-// contexts too, and what they reserved is there for them to the byte.
+// TestAReservationHasRoomForItsContext: eight jobs reserve a quarter of the device each. As many begin as have room for their contexts too,
+// and each can use its reservation to the byte.
 func TestAReservationHasRoomForItsContext(t *testing.T) {
 	w := newWorld(t, costly(300), 8000)
 	var begun []arbiter.JobID
@@ -99,8 +99,8 @@ func TestHeadroomIsThereForOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// Where nothing is known of contexts, something is assumed for reservations, and corrected
-// when one was measured.
+// TestHeadroomIsAssumedUntilItIsKnown: if the cost of contexts is unknown, reservations have estimated headroom, which a measurement
+// corrects.
 func TestHeadroomIsAssumedUntilItIsKnown(t *testing.T) {
 	p := waiting()
 	p.ContextGuess = size(500)
@@ -123,7 +123,7 @@ func TestHeadroomIsAssumedUntilItIsKnown(t *testing.T) {
 	}
 }
 
-// With charge_overhead contexts come out of what is reserved.
+// TestChargedContextsHaveNoHeadroom: with charge_overhead, contexts are charged to the reservation.
 func TestChargedContextsHaveNoHeadroom(t *testing.T) {
 	p := costly(50)
 	p.ChargeOverhead = true
@@ -162,8 +162,8 @@ func TestHeadroomEndsWithItsReservation(t *testing.T) {
 	}
 }
 
-// A change that is refused leaves the headroom that there was, also where it took one away before it came to what has no room,
-// and a context costs something else by now.
+// TestRefusedChangeLeavesHeadroom: a refused change restores the headroom that it had removed before it reached a limit without room, even
+// if the cost of a context has changed.
 func TestRefusedChangeLeavesHeadroom(t *testing.T) {
 	p := waiting()
 	p.ContextGuess = size(500)
@@ -232,8 +232,7 @@ func TestReservationsThatCannotBe(t *testing.T) {
 	}
 }
 
-// A rule's reservation is nothing on a device that is too small for it, and no more than
-// can be.
+// TestReservationsOfRules: a rule reserves nothing on a device that is too small, and at most what can be reserved.
 func TestReservationsOfRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		min       accounting.Size
@@ -258,9 +257,9 @@ func TestReservationsOfRules(t *testing.T) {
 	}
 }
 
-// TestWhoNeverWaitsIsNotStartedInVain: a job with NoWait takes its slots at its start on all its devices, so that its programs are not
+// TestNoWaitJobTakesSlotsAtStart: a job with NoWait takes its slots at its start on all its devices, so that its programs are not
 // refused one later.
-func TestWhoNeverWaitsIsNotStartedInVain(t *testing.T) {
+func TestNoWaitJobTakesSlotsAtStart(t *testing.T) {
 	w := newWorld(t, waiting(), 1000, 1000)
 	open := func(r arbiter.JobRequest) (arbiter.JobInfo, error) {
 		r.Process = w.process(1000, "gpuarb")
@@ -281,7 +280,7 @@ func TestWhoNeverWaitsIsNotStartedInVain(t *testing.T) {
 	w.client(never.ID, 1).context()
 }
 
-// With charge_overhead switched on there is no headroom, and with that switched off again there is what there was.
+// TestHeadroomFollowsThePolicy: switching charge_overhead on removes all headroom, and switching it off restores it.
 func TestHeadroomFollowsThePolicy(t *testing.T) {
 	p := costly(50)
 	w := newWorld(t, p, 10_000)
@@ -298,8 +297,8 @@ func TestHeadroomFollowsThePolicy(t *testing.T) {
 	}
 }
 
-// A process's headroom lies in its job's, as its memory.min does: the device keeps room for one context of both, and no second process is
-// promised it.
+// TestHeadroomOfAProcessWithinItsJobs: the headroom of a process is part of its job's, as its memory.min is. The device keeps room for one
+// context of both, and no second process gets it.
 func TestHeadroomOfAProcessWithinItsJobs(t *testing.T) {
 	w := newWorld(t, costly(50), 1000)
 	id, _ := w.reserve(900)

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// TestReservedIsWhatIsReserved: idle credit and used bytes do not count as a reservation. A reservation in use still does.
-func TestReservedIsWhatIsReserved(t *testing.T) {
+// TestReservedExcludesIdleCredit: idle credit and used bytes do not count as a reservation. A reservation in use still does.
+func TestReservedExcludesIdleCredit(t *testing.T) {
 	w := newWorld(t, rules.DefaultPolicy(), 8*gib)
 	reserved := func() accounting.Bytes { return w.arb.Snapshot(w.now).Devices[0].Reserved }
 	w.client(0, 0).must(mib) // and the surplus beyond it
@@ -34,9 +34,8 @@ func TestReservedIsWhatIsReserved(t *testing.T) {
 	}
 }
 
-// TestWhoHasADevice: a snapshot names who has a device by claim, alone, or a slot of it, with
-// his user and since when.
-func TestWhoHasADevice(t *testing.T) {
+// TestSnapshotNamesHolders: a snapshot names the holders of a device by claim, sole use or slot, with their user and since when.
+func TestSnapshotNamesHolders(t *testing.T) {
 	w := newWorld(t, capped(3, rules.ScopeJob), gib, gib)
 	claim := arbiter.JobRequest{Process: rules.Process{PID: 900, UID: 1000, User: "ann"}, Command: "bash", Claim: true, Devices: []int{0}}
 	if _, err := w.claim(claim); err != nil {
@@ -66,8 +65,8 @@ func TestWhoHasADevice(t *testing.T) {
 	}
 }
 
-// TestReservedOfABudget: what is kept of a shared budget for one job is named to the others who wait for it,
-// or are refused, with what is free there.
+// TestReservedOfABudget: if part of a shared budget is reserved for one job, messages to other jobs that wait or are refused name that job,
+// and what is free.
 func TestReservedOfABudget(t *testing.T) {
 	p := exact(unlimited())
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "bob"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(6 * gib)), OnFull: ptr(rules.OnFullWait)}}
@@ -99,7 +98,7 @@ func TestReservedOfABudget(t *testing.T) {
 	}
 }
 
-// TestReservedForProcesses: in a cgroup, and in a job with a budget, counts what is reserved for the processes there.
+// TestReservedForProcesses: in a cgroup, and in a job with a budget, the reservations of the processes there count.
 func TestReservedForProcesses(t *testing.T) {
 	p := exact(size(6 * gib))
 	w := newWorld(t, p, 16*gib)

@@ -90,7 +90,7 @@ func (u *universe) corruptWord(t *rapid.T) {
 	}
 }
 
-// contexts has a client make a context, or destroy one, where they cost something.
+// contexts lets a client make or destroy a context, if contexts have a cost.
 func (u *universe) contexts(t *rapid.T) {
 	if l := u.pick(t); u.mins && !l.word.told.Known {
 		l.contexts(1 - 2*rapid.IntRange(0, 1).Draw(t, "destroy"))
@@ -126,8 +126,7 @@ func (u *universe) check(t *rapid.T) {
 	u.checkDevices(t, s)
 }
 
-// checkSnapshots checks that a snapshot of one session has what the whole one has of it, and one of the leases what that has
-// of them.
+// checkSnapshots checks that a snapshot of one session, and one of the leases, agree with the whole snapshot.
 func (u *universe) checkSnapshots(t *rapid.T, whole figures.Snapshot, of *modelLease) {
 	s := u.arb.SnapshotOf(u.now, of.session)
 	process := func(p figures.ProcessState) bool { return p.PID != of.process.PID }
@@ -167,7 +166,7 @@ func (u *universe) checkRow(t *rapid.T, l *modelLease, row figures.LeaseState) {
 	}
 }
 
-// checkJobs checks I1 on the budgets that leases share.
+// checkJobs checks I1 for the budgets of jobs.
 func (u *universe) checkJobs(t *rapid.T, s figures.Snapshot, rows map[[2]int]figures.LeaseState,
 	held map[*modelJob]map[int]accounting.Bytes) {
 	eves, of := map[int]accounting.Bytes{}, map[uint32]map[int]accounting.Bytes{}
@@ -205,7 +204,7 @@ func (u *universe) checkJobs(t *rapid.T, s figures.Snapshot, rows map[[2]int]fig
 	}
 }
 
-// checkCgroups checks it on cgroups, and that their rows tell what is used there.
+// checkCgroups checks I1 for cgroups, and that their rows show what is used there.
 func (u *universe) checkCgroups(t *rapid.T, s figures.Snapshot, rows map[[2]int]figures.LeaseState) {
 	for of, on := range u.cgroups {
 		for d, most := range on {
@@ -234,7 +233,7 @@ func (u *universe) allOver(t *rapid.T, rows map[[2]int]figures.LeaseState, d int
 	}
 }
 
-// checkDevices checks I2, and that the devices' sums are those of their rows.
+// checkDevices checks I2, and that the sums of devices agree with their rows.
 func (u *universe) checkDevices(t *rapid.T, s figures.Snapshot) {
 	deficit := map[int]accounting.Bytes{}
 	for _, d := range s.Devices {

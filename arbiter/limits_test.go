@@ -246,7 +246,7 @@ func TestReload(t *testing.T) {
 	one.must(5 * gib)
 }
 
-// A change of all sessions of a process that one of them refuses changes none.
+// TestSetProcessLimitsOfSeveralSessions: a change for all sessions of a process changes none if one of them refuses it.
 func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
 	for name, inJob := range map[string]bool{"in a job": true, "bare": false} {
 		t.Run(name, func(t *testing.T) {
@@ -289,8 +289,8 @@ func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAProcessHoldLater checks that a live limit of a process holds for a session that the process opens later, and after a restart
-// for all of them; and that the limit goes with the process.
+// TestLimitsOfAProcessHoldLater: a live limit of a process applies to sessions that the process opens later, and to all of them after a
+// restart. It ends with the process.
 func TestLimitsOfAProcessHoldLater(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	job := w.job(t, arbiter.JobRequest{})
@@ -376,8 +376,8 @@ func TestMinIsMax(t *testing.T) {
 	}
 }
 
-// TestMinOfAProcessIsMaxOfItsJob: a process that keeps all of its job's memory.max keeps less when that is lowered, and no more
-// than there is room for when it is raised.
+// TestMinOfAProcessIsMaxOfItsJob: a process that reserves all of its job's memory.max reserves less when that is lowered, and no more than
+// there is room for when it is raised.
 func TestMinOfAProcessIsMaxOfItsJob(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
 	job := w.job(t, arbiter.JobRequest{Max: ptr(size(64 * mib))})
@@ -396,8 +396,8 @@ func TestMinOfAProcessIsMaxOfItsJob(t *testing.T) {
 	other.must(32 * mib)
 }
 
-// TestAChangeThatLooksLikeNone: figures that are written alike are told to the byte.
-func TestAChangeThatLooksLikeNone(t *testing.T) {
+// TestEventShowsSmallChange: an event shows two values in bytes if they look equal when rounded.
+func TestEventShowsSmallChange(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
 	job := w.job(t, arbiter.JobRequest{Command: "train", Max: ptr(size(gib + 1))})
 	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Max: ptr(size(gib))}); err != nil {
@@ -408,8 +408,8 @@ func TestAChangeThatLooksLikeNone(t *testing.T) {
 	}
 }
 
-// TestTheJobOfAProcessThatHasEndedHasNoLimits: while the leases of a bare process drain its job is there, but has no process whose
-// limits could be changed.
+// TestTheJobOfAProcessThatHasEndedHasNoLimits: while the leases of an ended process without a runner drain, its job exists, but has no
+// process whose limits could be changed.
 func TestTheJobOfAProcessThatHasEndedHasNoLimits(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	x := w.client(0, 0)

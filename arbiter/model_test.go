@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// The model of one client's lease: what it truly uses, by its own count.
+// modelLease is the model of one client's lease: what it really uses, by its own count.
 type modelLease struct {
 	*client
 	job      *modelJob
@@ -28,28 +28,28 @@ type modelLease struct {
 }
 
 type modelJob struct {
-	id     arbiter.JobID // 0: a bare process
+	id     arbiter.JobID // 0: a process without a runner
 	uid    uint32
 	max    map[int]accounting.Bytes
 	min    accounting.Bytes
 	closed bool
 }
 
-// universe is random clients over an arbiter.
+// universe is a set of random clients of an arbiter.
 type universe struct {
 	*world
 	t         *rapid.T
 	leases    []*modelLease
 	jobs      []*modelJob
 	unmanaged map[int]accounting.Bytes
-	shared    map[int]accounting.Bytes // the budget of the students
+	shared    map[int]accounting.Bytes // budget of the students, by device
 	users     []uint32
-	caps      map[uint32]map[int]accounting.Bytes // what one user may hold in all
-	cgroups   map[string]map[int]accounting.Bytes // what all programs in a cgroup may
+	caps      map[uint32]map[int]accounting.Bytes // caps of users, by device
+	cgroups   map[string]map[int]accounting.Bytes // caps of cgroups, by device
 	last      map[arbiter.LeaseID]accounting.Bytes
 	deficit   map[int]accounting.Bytes // bytes by which each device exceeds its capacity
 	mins      bool
-	observed  bool // a reading came since the last check
+	observed  bool // there was a reading since the last check
 }
 
 const (
@@ -58,10 +58,10 @@ const (
 	ann = 1002 // a user who shares a budget with eve
 )
 
-// student tells whose programs share a budget: ann is there only where the rule is for both.
+// student reports whether a user's programs share a budget. ann's do only if the rule is for both users.
 func student(uid uint32) bool { return uid == eve || uid == ann }
 
-// sharing is the rule by which the students share, and who uses the machine.
+// sharing returns the rule of the students' budget, and the users of the machine.
 func sharing(together bool, most accounting.Size) (rules.Rule, []uint32) {
 	if together {
 		return rules.Rule{Match: rules.Match{Group: "students"}, Scope: ptr(rules.ScopeRule), Max: &most}, []uint32{bob, eve, ann}
@@ -89,7 +89,7 @@ func amount(t *rapid.T, most int) accounting.Bytes {
 	return accounting.Bytes(rapid.IntRange(0, most).Draw(t, "bytes"))
 }
 
-// live are the leases whose process lives.
+// live returns the leases of living processes.
 func (u *universe) live() []*modelLease {
 	return slices.DeleteFunc(slices.Clone(u.leases), func(l *modelLease) bool { return l.draining })
 }
@@ -102,7 +102,7 @@ func (u *universe) pick(t *rapid.T) *modelLease {
 	return rapid.SampledFrom(live).Draw(t, "lease")
 }
 
-// open starts a process, in a job or bare, and attaches it to one device or both.
+// open starts a process, in a job or without one, and attaches it to one device or both.
 func (u *universe) open(t *rapid.T) *modelLease {
 	uid := rapid.SampledFrom(u.users).Draw(t, "uid")
 	j := &modelJob{uid: uid, max: map[int]accounting.Bytes{}}
@@ -159,7 +159,7 @@ func (u *universe) take(t *rapid.T, l *modelLease, n accounting.Bytes) {
 		return
 	}
 	before, over := u.granted(), false
-	for _, x := range u.leases { // what is over gives back what it has idle
+	for _, x := range u.leases { // leases over a limit lose their idle bytes
 		over = over || x.word.closed() || x.rubbish
 	}
 	o := l.alloc(n)
@@ -203,7 +203,7 @@ func (u *universe) checkRefusal(t *rapid.T, l *modelLease, n accounting.Bytes, o
 		if x.device != l.device {
 			continue
 		}
-		if x.draining && x.excess() > 0 { // what was charged at its death stays, whatever is read after it
+		if x.draining && x.excess() > 0 { // a charge at the end of a process stays, whatever is read later
 			return
 		}
 		all += x.used + x.excess()
@@ -260,7 +260,7 @@ func (u *universe) gone(l *modelLease) {
 	delete(u.words.all, l.lease)
 }
 
-// observe reads a device: what its clients truly use, a context for each, and others.
+// observe reads a device: the real usage of clients, a context for each, and processes without a lease.
 func (u *universe) observe(t *rapid.T, device int) {
 	usage := arbiter.Usage{Device: device}
 	u.arb.Note(device)
@@ -295,13 +295,13 @@ func (u *universe) limit(t *rapid.T, j *modelJob, device int) {
 		if _, refused := err.(*arbiter.Result); !refused || j.min == 0 {
 			t.Fatal(err)
 		}
-		return // it would bring back a reservation that has no room now
+		return // it would restore a reservation that has no room now
 	}
 	j.max[device] = min(most, totals[device])
 	u.settled(t, j, device)
 }
 
-// limitUser sets what a user may hold in all on a device, or takes that off.
+// limitUser sets or removes the cap of a user on a device.
 func (u *universe) limitUser(t *rapid.T, uid uint32, device int) {
 	limit := size(amount(t, 500))
 	if u.caps[uid] == nil {
@@ -337,7 +337,7 @@ func (u *universe) usedIn(of string, device int) (used accounting.Bytes) {
 	return used
 }
 
-// limitCgroup sets what all programs in a cgroup may hold on a device, or takes that off.
+// limitCgroup sets or removes the cap of a cgroup on a device.
 func (u *universe) limitCgroup(t *rapid.T, of string, device int) {
 	limit := size(amount(t, 500))
 	if u.cgroups[of] == nil {
@@ -354,7 +354,7 @@ func (u *universe) limitCgroup(t *rapid.T, of string, device int) {
 	u.settledBelow(t, u.cgroups[of], device, func(l *modelLease) bool { return l.in(of) })
 }
 
-// settledBelow checks after a limit was set on the leases below it what settled does on those of a job.
+// settledBelow does the check of settled for the leases below a limit.
 func (u *universe) settledBelow(t *rapid.T, limits map[int]accounting.Bytes, device int, below func(*modelLease) bool) {
 	most, limited := limits[device]
 	var held accounting.Bytes
@@ -370,8 +370,8 @@ func (u *universe) settledBelow(t *rapid.T, limits map[int]accounting.Bytes, dev
 	}
 }
 
-// settled checks that a lowered limit was in force before the call returned: no
-// idle credit is left where the budget is over, and the words are closed.
+// settled checks that a lowered limit was in force before the call returned: below a budget over its limit, all words are closed and no
+// idle credit is left.
 func (u *universe) settled(t *rapid.T, j *modelJob, device int) {
 	var held accounting.Bytes
 	for _, l := range u.leases {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// see takes a reading of device 0, a second later.
+// see applies a reading of device 0, a second later.
 func (w *world) see(processes ...arbiter.ProcessUsage) figures.DeviceState {
 	w.now = w.now.Add(time.Second)
 	w.arb.Note(0)
@@ -218,7 +218,7 @@ func TestSessionEndsAndTheProcessLivesOn(t *testing.T) {
 	}
 }
 
-func TestRubbishIsChargedToItsOwner(t *testing.T) {
+func TestInvalidWordIsChargedToItsOwner(t *testing.T) {
 	w := newWorld(t, exact(size(500)), 1000)
 	liar, other := w.client(0, 0), w.client(0, 0)
 	liar.must(400)
@@ -265,7 +265,7 @@ func TestChargeOverhead(t *testing.T) {
 	x.must(100)
 }
 
-// TestLostOverhead: a device that is there again lacks nothing of what contexts took that are gone with it.
+// TestLostOverhead: a device that comes back has no overhead of contexts that were lost with it.
 func TestLostOverhead(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	x := w.client(0, 0)

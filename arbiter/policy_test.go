@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// TestLimitsOfManyJobs: a limit of a user is in force for all jobs of the user, and for all processes of one job, when the call
-// that sets it returns.
+// TestLimitsOfManyJobs: when the call that sets a user's limit returns, the limit is in force for all jobs of the user and for all
+// processes of a job.
 func TestLimitsOfManyJobs(t *testing.T) {
 	t.Run("jobs", func(t *testing.T) { w := newWorld(t, exact(unlimited()), gib); limitsOfMany(t, w, 0) })
 	t.Run("processes", func(t *testing.T) {

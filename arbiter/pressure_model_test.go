@@ -22,8 +22,8 @@ func newRefPressures() refPressures {
 	return refPressures{map[*refDevice]refPressure{}, map[*refJob]refPressure{}, map[uint32]refPressure{}}
 }
 
-// weigh adds time that went by, with everything as it is. Whether it is bytes that a request waits for is what the arbiter saw when it
-// last looked: what others were given since may have put another limit in its way, which it does not look for each time.
+// weigh adds a time during which nothing changed. Whether a request waits for bytes is taken from the arbiter's last evaluation: later
+// grants may have put another limit in its way, which the arbiter does not check each time.
 func (d *drive) weigh(pause time.Duration) {
 	on, of, by := map[*refDevice]bool{}, map[*refJob]bool{}, map[uint32]bool{}
 	for _, t := range d.tickets {
@@ -59,7 +59,7 @@ func (p refPressure) add(pause time.Duration, full bool) refPressure {
 	return p
 }
 
-// checkPressures holds the arbiter's totals against the reference's.
+// checkPressures compares the arbiter's totals with the reference's.
 func (d *drive) checkPressures() {
 	s := d.arb.Snapshot(d.world.now)
 	same := func(what string, n any, got figures.PressureState, want refPressure) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// scene is a device of 1000 bytes under a policy where everybody waits, and two programs of bob's on it.
+// scene is a device of 1000 bytes, a policy under which all jobs wait, and two programs of bob on the device.
 type scene struct {
 	*world
 	t           *testing.T
@@ -39,7 +39,7 @@ func (s *scene) jobOf(c *client) uint64 {
 	return 0
 }
 
-// span lets an odd number of milliseconds go by, for which the script says what must count.
+// span lets an odd number of milliseconds pass, during which the script says what must count.
 func (s *scene) span(some, full, bSome, bFull bool) {
 	s.pauses++
 	for range 7 { // the clock ticks meanwhile
@@ -77,10 +77,10 @@ func (s *scene) check() {
 	}
 }
 
-// threads says how many threads a client's process is known to have.
+// threads sets how many threads a client's process reports.
 func (c *client) threads(n int) { c.w.arb.Threads(c.w.now, c.session, n) }
 
-// waitIn is wait, of a thread.
+// waitIn does the work of wait for a given thread.
 func (c *client) waitIn(thread uint32, n accounting.Bytes) arbiter.TicketID {
 	c.w.t.Helper()
 	o := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n, Thread: thread})
@@ -90,7 +90,7 @@ func (c *client) waitIn(thread uint32, n accounting.Bytes) arbiter.TicketID {
 	return o.Waiting
 }
 
-// TestPressure plays schedules of waiting and running, and holds the totals against the script to the millisecond.
+// TestPressure plays schedules of waiting and running, and compares the totals with the script to the millisecond.
 func TestPressure(t *testing.T) {
 	for name, play := range map[string]func(s *scene){
 		"one waits while the other runs": func(s *scene) {
@@ -207,7 +207,7 @@ func (s *scene) figures(n accounting.Bytes) {
 	s.arb.Observe(s.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: n}}})
 }
 
-// TestPressureOnTwoDevices: who waits on one device presses there alone.
+// TestPressureOnTwoDevices: a request that waits on one device causes pressure only there.
 func TestPressureOnTwoDevices(t *testing.T) {
 	w := newWorld(t, waiting(), 1000, 1000)
 	a := w.client(0, 0)
@@ -230,8 +230,8 @@ func TestPressureOnTwoDevices(t *testing.T) {
 	}
 }
 
-// TestRestoredLeasesCount: a job whose lease the daemon before opened hinders full as any other does, and one whose device
-// was lost does not.
+// TestRestoredLeasesCount: a job with a restored lease that runs keeps the state full from holding, as any job does. A job whose device was
+// lost does not.
 func TestRestoredLeasesCount(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Device: 0, Granted: 900})
@@ -297,7 +297,7 @@ func TestCountsOfRequests(t *testing.T) {
 	}
 }
 
-// TestUsersAreForgotten: of the users without a job the last 64 are remembered; and one with a limit is shown in any case.
+// TestUsersAreForgotten: only the last 64 users without a job are remembered. Users with a limit are always shown.
 func TestUsersAreForgotten(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	stays := w.clientOf(w.process(5000, "x"), 0, 0)

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// withProcessor is a world of GPUs of 1 GiB each, and the processor after them, with 64 GiB.
+// withProcessor makes a world of GPUs of 1 GiB each, followed by the processor with 64 GiB.
 func withProcessor(t *testing.T, p rules.Policy, gpus int) *world {
 	t.Helper()
 	w := newWorld(t, p, slices.Repeat([]accounting.Bytes{gib}, gpus)...)
@@ -30,7 +30,7 @@ func (w *world) opened(r arbiter.JobRequest) arbiter.JobInfo {
 	return info
 }
 
-func TestNobodyIsGivenTheProcessorUnasked(t *testing.T) {
+func TestProcessorOnlyOnRequest(t *testing.T) {
 	w := withProcessor(t, rules.DefaultPolicy(), 1)
 	if got := w.mustClaim(arbiter.JobRequest{}); !slices.Equal(got.Devices, []int{0}) {
 		t.Errorf("a claim: %+v", got)
@@ -54,7 +54,7 @@ func TestNobodyIsGivenTheProcessorUnasked(t *testing.T) {
 	}
 }
 
-// TestEveryJobMayUseTheProcessor: what a job takes from its start is of GPUs, unless it names the processor; and then of no GPU.
+// TestEveryJobMayUseTheProcessor: what a job takes at its start is on GPUs; if the job names the processor, on the processor only.
 func TestEveryJobMayUseTheProcessor(t *testing.T) {
 	policy := capped(1, "")
 	policy.Defaults.Min = size(100)

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// free is what a client is told that it can have.
+// free returns what a query shows as free.
 func (c *client) freeBytes(device int) accounting.Bytes {
 	c.w.t.Helper()
 	q, err := c.w.arb.Query(c.w.now, c.session, device)
@@ -46,7 +46,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// A session is told the same before it has a lease as after.
+// TestQueryWithoutALease: a session gets the same answer before it has a lease as after.
 func TestQueryWithoutALease(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
 	w.client(w.job(t, arbiter.JobRequest{Min: ptr(size(3 * gib))}), 0).must(gib)
@@ -63,9 +63,9 @@ func TestQueryWithoutALease(t *testing.T) {
 	}
 }
 
-// TestQueryCountsWhatIsPromised: memory that is reserved for other jobs below a shared budget, or kept for waiting requests, is not shown
+// TestQueryCountsReservations: memory that is reserved for other jobs below a shared budget, or kept for waiting requests, is not shown
 // as free. Memory that is reserved for the asker is, whatever other jobs do.
-func TestQueryCountsWhatIsPromised(t *testing.T) {
+func TestQueryCountsReservations(t *testing.T) {
 	p := exact(unlimited())
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "bob"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(6 * gib))}}
 	w := newWorld(t, p, 8*gib)
@@ -91,7 +91,7 @@ func TestQueryCountsWhatIsPromised(t *testing.T) {
 	}
 }
 
-// waiter is a client whose requests wait.
+// waiter returns a client whose requests wait.
 func (w *world) waiter(t *testing.T, uid uint32) *client {
 	t.Helper()
 	p := w.process(uid, "waiter")
@@ -102,8 +102,8 @@ func (w *world) waiter(t *testing.T, uid uint32) *client {
 	return (&client{w: w, process: p, session: s.ID}).on(0)
 }
 
-// TestQueryIsWhatCanBeHad: a query returns exactly the bytes that can be allocated, in any state.
-func TestQueryIsWhatCanBeHad(t *testing.T) {
+// TestQueryEqualsWhatCanBeAllocated: a query returns exactly the bytes that can be allocated, in any state.
+func TestQueryEqualsWhatCanBeAllocated(t *testing.T) {
 	for seed := range uint64(300) {
 		_, clients := someBooks(t, seed)
 		for i := range clients {

@@ -7,10 +7,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// The reference's way to find deadlocks: copy the machine, have all jobs that do not wait give back what they hold, and see which tickets
-// are left when each that can be served is served, and its job gives back what it holds too.
+// This file has the deadlock search of the reference. On a copy of the machine, all jobs that do not wait release what they hold. Then each
+// ticket that fits is served, and its job releases what it holds too. The remaining tickets are deadlocked.
 
-// blocked: every thread of a job that made a call waits.
+// blocked reports whether every thread of a job that has made a call waits.
 func (r *reference) blocked(j *refJob) bool {
 	alive := false
 	for _, s := range j.sessions {
@@ -28,13 +28,13 @@ func (r *reference) allWait(s *refSession) bool {
 	waiting := 0
 	for _, t := range r.tickets {
 		if t.lease != nil && t.lease.session == s {
-			waiting++ // a thread waits for one thing at a time
+			waiting++ // a thread waits for one request at a time
 		}
 	}
 	return s.threads > 0 && waiting >= s.threads
 }
 
-// holdsAny: a job has bytes or a slot somewhere.
+// holdsAny reports whether a job has bytes or a slot on any device.
 func (r *reference) holdsAny(j *refJob) bool {
 	if !r.fresh(j) {
 		return true
@@ -47,13 +47,13 @@ func (r *reference) holdsAny(j *refJob) bool {
 	return false
 }
 
-// turnOnly: nothing refuses a ticket but that others come first.
+// turnOnly reports whether only earlier tickets block a ticket.
 func (r *reference) turnOnly(t *refTicket) bool {
 	_, _, ok := r.evaluate(t, make(lines, len(r.devices)))
 	return ok
 }
 
-// current are the bars that a ticket is behind now.
+// current returns the bars of the tickets before a ticket.
 func (r *reference) current(t *refTicket) lines {
 	behind := make(lines, len(r.devices))
 	for _, u := range r.order() {
@@ -66,12 +66,12 @@ func (r *reference) current(t *refTicket) lines {
 	return behind
 }
 
-// counts: a job counts as waiting: all of its threads do (strict), or it has a ticket.
+// counts reports whether a job counts as waiting: all of its threads wait (strict), or it has a ticket.
 func (r *reference) counts(j *refJob, strict bool) bool {
 	return r.holdsAny(j) && (!strict || r.blocked(j))
 }
 
-// standsStill: several processes of a job hold something, and each of them has a ticket.
+// standsStill reports whether several processes of a job hold something, and each of them has a ticket.
 func (r *reference) standsStill(j *refJob) bool {
 	holding := 0
 	for _, s := range j.sessions {
@@ -138,7 +138,7 @@ func (r *reference) copy(counts func(*refJob) bool) *reference {
 	return m
 }
 
-// waits: a thread has a ticket.
+// waits reports whether a thread has a ticket.
 func (r *reference) waits(s *refSession, thread int) bool {
 	return slices.ContainsFunc(r.tickets, func(t *refTicket) bool { return t.lease != nil && t.lease.session == s && int(t.thread) == thread })
 }
@@ -158,7 +158,7 @@ func (j *refJob) giveBack(of *refSession) {
 	}
 }
 
-// admitAll serves each ticket that can be, until none can.
+// admitAll serves tickets that fit, until none does.
 func (r *reference) admitAll(inTurn bool) {
 	for again := true; again; {
 		again = false
@@ -204,7 +204,7 @@ func (r *reference) breakDeadlock(strict bool, only *refTicket) (outcome, bool) 
 	return outcome{ticket: t, reason: arbiter.ReasonDeadlock}, true
 }
 
-// victim is the ticket that is refused; nil: there is no deadlock.
+// victim returns the ticket that is refused; nil: there is no deadlock.
 func (r *reference) victim(counts func(*refJob) bool, strict bool) *refTicket {
 	m := r.copy(counts)
 	m.tickets = slices.DeleteFunc(m.tickets, func(t *refTicket) bool { return t.job.gaveBack })

@@ -35,7 +35,7 @@ type drive struct {
 	held            []arbiter.Result // taken from the arbiter, and not compared yet
 }
 
-// ageOfWaiters is after how long requests of "waiter" block jobs that hold memory for longer.
+// ageOfWaiters is the age after which requests of "waiter" block jobs that have held memory for longer.
 const ageOfWaiters = time.Minute
 
 // maxTrace is how many of the last steps a failure shows.
@@ -186,7 +186,7 @@ func (d *drive) sessions() (all []*refSession) {
 	return all
 }
 
-// Few parties meet each other's limits more often than many.
+// Few parties reach each other's limits more often than many.
 const maxSessions, maxJobs = 6, 5
 
 func (d *drive) openSession() {
@@ -239,7 +239,7 @@ func (d *drive) user() (uint32, string) {
 	return uid, []string{"waiter", "waiter", "x"}[d.rng.IntN(3)]
 }
 
-// ageOf is the age_after of the rule of a user's program.
+// ageOf returns the age_after of the rule of a user's program.
 func ageOf(uid uint32, exe string) time.Duration {
 	if exe == "waiter" && !student(uid) {
 		return ageOfWaiters
@@ -329,7 +329,7 @@ func (d *drive) openJob() {
 	}
 }
 
-// choose notes on which of the devices in from a job takes a slot or reserves memory at its start.
+// choose records on which devices of from a job takes a slot or reserves memory at its start.
 func (d *drive) choose(t *refTicket, from []*refDevice) {
 	t.choice = nil
 	for _, dev := range from {
@@ -358,7 +358,7 @@ func reasonOf(err error) arbiter.Reason {
 	return arbiter.ReasonNone
 }
 
-// lease picks a living lease with a thread that does not wait, attached if need be.
+// lease returns a random living lease with a thread that does not wait. It attaches one if needed.
 func (d *drive) lease() (*refLease, uint32) {
 	s, ok := pickOf(d, d.sessions())
 	if !ok {
@@ -450,7 +450,7 @@ func (d *drive) request(t *refTicket, got answer) *outcome {
 	return d.decided(t, got)
 }
 
-// decided is request for a ticket that already has its place in the queue.
+// decided does the work of request for a ticket that already has a place in the queue.
 func (d *drive) decided(t *refTicket, got answer) *outcome {
 	d.afterwards = false
 	t.parked, t.id = d.reference.now, got.ticket
@@ -473,7 +473,7 @@ func (d *drive) decided(t *refTicket, got answer) *outcome {
 	return f
 }
 
-// decide judges a new request; nil: it was parked.
+// decide evaluates a new request; nil: it waits.
 func (d *drive) decide(t *refTicket) *outcome {
 	r := d.reference
 	if why := r.never(t); why != arbiter.ReasonNone {
@@ -580,7 +580,7 @@ func (d *drive) ended(t *refTicket) (outcome, bool) {
 	return d.breakDeadlock(false, t)
 }
 
-// trim ends the slot that a released job's processes share with the last of their objects.
+// trim ends the slot that a released job's processes share when their last object is gone.
 func (d *drive) trim() {
 	for _, j := range d.jobs {
 		j.tail = slices.DeleteFunc(j.tail, func(index int) bool {
@@ -605,7 +605,7 @@ func (d *drive) find(id arbiter.TicketID) *refTicket {
 	return nil
 }
 
-// apply has a decision's consequences for who is there.
+// apply applies a decision to the jobs and leases of the reference.
 func (d *drive) apply(f outcome) {
 	d.changed()
 	if f.ticket.kind == 'j' && f.reason != arbiter.ReasonNone {
@@ -617,8 +617,8 @@ func reasonIn(x arbiter.Result) arbiter.Reason {
 	return x.Reason
 }
 
-// withdrawn takes tickets out of the reference that the arbiter decided without serving
-// them: cancelled, or too late.
+// withdrawn removes tickets from the reference that the arbiter decided without serving them: cancelled tickets, and tickets past their
+// deadline.
 func (d *drive) withdrawn(why arbiter.Reason, of func(*refTicket) bool) {
 	var out []*refTicket
 	for _, t := range d.tickets {
@@ -728,7 +728,7 @@ func (d *drive) die() {
 	d.settled(nil)
 }
 
-// tidy forgets who is gone.
+// tidy removes ended jobs and leases.
 func (d *drive) tidy() {
 	for _, j := range slices.Clone(d.jobs) {
 		for _, s := range slices.Clone(j.sessions) {
@@ -851,8 +851,8 @@ func (d *drive) limits() {
 	d.settled(nil)
 }
 
-// limitUser sets what a user may hold in all, or takes that off. It is never less than what one
-// job may reserve, and where something is reserved it is not lowered.
+// limitUser sets or removes the cap of a user. It is never less than what one job may reserve, and is not lowered while something is
+// reserved.
 func (d *drive) limitUser() {
 	uid := append(d.users[:len(d.users):len(d.users)], 0)[d.rng.IntN(len(d.users)+1)]
 	if slices.ContainsFunc(d.jobs, func(j *refJob) bool { return j.uid == uid && j.min > 0 }) {
@@ -872,7 +872,7 @@ func (d *drive) limitUser() {
 	d.settled(nil)
 }
 
-// limitCgroup sets what all programs in a cgroup may hold, or takes that off.
+// limitCgroup sets or removes the cap of a cgroup.
 func (d *drive) limitCgroup() {
 	c := d.rng.IntN(len(refCgroups) - 1)
 	most := accounting.Bytes(20 + d.rng.IntN(80))
@@ -889,7 +889,7 @@ func (d *drive) limitCgroup() {
 	d.settled(nil)
 }
 
-// pass lets time go by.
+// pass lets time pass.
 func (d *drive) pass() {
 	last := d.world.now // when anything moved at the latest
 	d.after(time.Duration(d.rng.IntN(40)) * time.Second / time.Duration(1+d.rng.IntN(20)))
@@ -913,7 +913,7 @@ func (d *drive) after(pause time.Duration) {
 	d.settled(nil)
 }
 
-// checkSums holds the arbiter's figures against what the clients truly use.
+// checkSums compares the arbiter's figures with what the clients really use.
 func (d *drive) checkSums() {
 	d.changed()
 	s := d.arb.Snapshot(d.world.now)
@@ -998,7 +998,7 @@ func (d *drive) finish() {
 	}
 }
 
-// TestQueueAgainstReference takes some hundred thousand random steps, half of them where contexts cost something.
+// TestQueueAgainstReference takes some hundred thousand random steps, half of them with contexts that have a cost.
 func TestQueueAgainstReference(t *testing.T) { againstReference(t, 80) }
 
 // againstReference compares the arbiter with the reference over random steps. seeds is the number of sequences, and even.

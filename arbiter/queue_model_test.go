@@ -9,9 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// The reference of the queue: every rule as it is written down, by looking at everything
-// each time. It knows what clients use by its own count, and nothing of credit, words,
-// lines that are kept, or what has changed.
+// This file has the reference of the queue: each rule of the documentation, evaluated from scratch over all objects. It computes usage by
+// its own counts, and does not know credit words, kept queues, or which state has changed. queue_drive_test.go compares the arbiter with
+// it; queue_deadlock_test.go has its search for deadlocks.
 
 type refDevice struct {
 	index int
@@ -19,25 +19,25 @@ type refDevice struct {
 	slots int // 0: no limit
 	lost  bool
 
-	known   bool // what follows was counted since anything changed
+	known   bool // the fields below were counted after the last change
 	holders []refHolder
 	room    accounting.Bytes
 	eves    accounting.Bytes
-	of      map[uint32]accounting.Bytes // what each user's jobs hold or have reserved
+	of      map[uint32]accounting.Bytes // bytes held by or reserved for each user's jobs
 }
 
 type refJob struct {
 	id        arbiter.JobID
 	uid       uint32
 	run       bool
-	wait      bool // its allocations wait
+	wait      bool // allocations of the job wait
 	noWait    bool
 	exclusive bool
 	claim     bool
-	min, max  accounting.Bytes // on each of its devices
+	min, max  accounting.Bytes // limits on each of its devices
 	priority  int
-	on        []int // devices that it may use; nil: all
-	kept      []int // devices whose slot it has until it ends
+	on        []int // devices that the job may use; nil: all
+	kept      []int // devices on which the job keeps a slot until it ends
 	spare     []int // devices on which the job always has a slot, used by any of its processes
 	tail      []int // devices whose slot the processes go on to share after its release
 	pending   bool
@@ -45,19 +45,19 @@ type refJob struct {
 	closed    bool
 	sessions  []*refSession
 	timeout   time.Duration
-	live      bool // max was set live
+	live      bool // max was set as a live limit
 	request   arbiter.JobRequest
 	begun     time.Time
-	age       time.Duration // after which its requests block jobs that hold memory for longer; 0: never
-	gaveBack  bool          // it is of a machine on which it holds nothing any more
+	age       time.Duration // age after which its requests block jobs that have held memory for longer; 0: never
+	gaveBack  bool          // on a copy: the job holds nothing any more
 }
 
 type refSession struct {
 	id      arbiter.SessionID
 	job     *refJob
-	cgroup  int // among refCgroups
-	beside  int // cgroup in another hierarchy, among refCgroups
-	wish    int // GPUARB_SLOTS
+	cgroup  int // index in refCgroups
+	beside  int // index in refCgroups of its cgroup in another hierarchy
+	wish    int // own slot limit (GPUARB_SLOTS); 0: none
 	threads int
 	dead    bool
 	leases  []*refLease
@@ -71,11 +71,11 @@ type refLease struct {
 	used    accounting.Bytes
 	managed accounting.Bytes // part of used that is managed memory; no reading shows it on the device
 	costs   accounting.Bytes // cost of its contexts, without the one that uses the job's headroom
-	threads [4]refMaker      // 0: not known
+	threads [4]refMaker      // objects by thread; 0: an unknown thread
 	gone    bool
 	lost    bool // its device was lost
 	opened  time.Time
-	quiet   [4]bool // threads whose slots are given back on a machine that is made to look for deadlocks
+	quiet   [4]bool // on a copy: threads whose slots were taken back
 }
 
 type refMaker struct {
@@ -88,26 +88,26 @@ type refTicket struct {
 	arrival  int
 	since    time.Time
 	parked   time.Time
-	kind     byte // a: bytes, s: streams, c: contexts, j: a job's start
+	kind     byte // a: bytes, s: streams, c: contexts, j: the start of a job
 	job      *refJob
 	lease    *refLease
 	thread   uint32
 	n        accounting.Bytes
-	managed  bool // n is of managed memory
+	managed  bool // n is managed memory
 	count    int
 	any      bool
-	choice   []*refDevice // a job's
+	choice   []*refDevice // candidate devices of a job
 	deadline time.Time
-	of       *refTicket // in a copy of the books: the ticket that this one was copied from; nil in the books themselves
+	of       *refTicket // on a copy: the ticket that this is a copy of; else nil
 }
 
 type reference struct {
 	scope   rules.Scope
 	grace   time.Duration
-	shared  accounting.Bytes            // the budget of the students
-	caps    map[uint32]accounting.Bytes // what one user may hold in all
-	cgroups map[int]accounting.Bytes    // what all programs in a cgroup may hold, by its place among refCgroups
-	context accounting.Bytes            // what one costs
+	shared  accounting.Bytes            // budget of the students
+	caps    map[uint32]accounting.Bytes // caps of users
+	cgroups map[int]accounting.Bytes    // caps of cgroups, by index in refCgroups
+	context accounting.Bytes            // cost of a context
 	devices []*refDevice
 	jobs    []*refJob
 	tickets []*refTicket // in the order of arrival
@@ -117,8 +117,8 @@ type reference struct {
 // outcome is the outcome of a ticket.
 type outcome struct {
 	ticket *refTicket
-	reason arbiter.Reason // none: served
-	device int            // where a job that chooses was served
+	reason arbiter.Reason // ReasonNone: the ticket was served
+	device int            // device on which a job that may choose was served
 }
 
 func (j *refJob) uses(d *refDevice) bool { return j.on == nil || slices.Contains(j.on, d.index) }
@@ -127,7 +127,7 @@ func (j *refJob) alive() bool {
 	return !j.closed || slices.ContainsFunc(j.sessions, func(s *refSession) bool { return !s.dead })
 }
 
-// reserved is memory.min in force.
+// reserved returns the memory.min in force.
 func (j *refJob) reserved(d *refDevice) accounting.Bytes {
 	if j.pending || j.released || j.gaveBack || !j.alive() || !j.uses(d) {
 		return 0
@@ -135,7 +135,7 @@ func (j *refJob) reserved(d *refDevice) accounting.Bytes {
 	return min(j.min, j.max, d.total)
 }
 
-// usedBy sums up the leases of a job on a device; living ones only, or all.
+// usedBy returns the sum over a job's leases on a device, for living processes only or for all.
 func usedBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
@@ -147,7 +147,7 @@ func usedBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	return n
 }
 
-// thereBy is usedBy without managed memory, which takes no memory of the device.
+// thereBy returns usedBy without managed memory, which takes no memory of the device.
 func thereBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	n = usedBy(j, d, living)
 	for _, s := range j.sessions {
@@ -195,7 +195,7 @@ func (r *reference) beside(t *refTicket) accounting.Bytes {
 	return r.context.Times(uint64(n))
 }
 
-// isOffered: the headroom of a lease's job is there for its next context.
+// isOffered reports whether the headroom of a lease's job is free for its next context.
 func (l *refLease) isOffered() bool {
 	j := l.session.job
 	free := j.reserved(l.device) > 0
@@ -218,12 +218,12 @@ func committed(j *refJob, d *refDevice) accounting.Bytes {
 	return max(usedBy(j, d, false), j.reserved(d))
 }
 
-// committedThere returns the bytes of a device that a job's memory takes, or has reserved there.
+// committedThere returns the bytes of a device that a job's memory takes, or that are reserved for it.
 func committedThere(j *refJob, d *refDevice) accounting.Bytes {
 	return max(thereBy(j, d, false), j.reserved(d))
 }
 
-// changed: whatever was counted is to be counted again.
+// changed marks all counts as out of date.
 func (r *reference) changed() {
 	for _, d := range r.devices {
 		d.known = false
@@ -249,7 +249,7 @@ func (r *reference) count(d *refDevice) *refDevice {
 	return d
 }
 
-// fresh: the job holds nothing yet.
+// fresh reports whether a job holds nothing yet.
 func (r *reference) fresh(j *refJob) bool {
 	for _, d := range r.devices {
 		if committed(j, d) > 0 {
@@ -290,7 +290,7 @@ func (r *reference) findHolders(d *refDevice, all []refHolder) []refHolder {
 		kept := slices.Contains(j.kept, d.index)
 		if kept {
 			all = append(all, refHolder{job: j, claim: j.claim})
-			continue // its processes are inside
+			continue // its processes share the slot
 		}
 		before, whole := len(all), false
 		tail := slices.Contains(j.tail, d.index)
@@ -325,7 +325,7 @@ func (r *reference) findHolders(d *refDevice, all []refHolder) []refHolder {
 
 func (r *reference) holdersOf(d *refDevice) []refHolder { return r.count(d).holders }
 
-// enters: a request of a lease needs a slot that its maker does not have.
+// enters reports whether a request of a lease needs a slot that its owner does not have.
 func (r *reference) enters(t *refTicket) bool {
 	for _, h := range r.holdersOf(t.lease.device) {
 		if h.job == t.job && (h.session == nil ||
@@ -336,7 +336,7 @@ func (r *reference) enters(t *refTicket) bool {
 	return true
 }
 
-// noSlot: a device has no slot for one more; wish: only by the program's own wish.
+// noSlot reports whether a device has no slot for one more owner (full), or only the program's own slot limit refuses it (own).
 func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full, own bool) {
 	holders := r.holdersOf(d)
 	claims := 0
@@ -359,7 +359,7 @@ func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full,
 	return false, wish > 0 && len(holders) >= wish
 }
 
-// keeps: a job takes a slot there at its start.
+// keeps reports whether a job takes a slot on a device at its start.
 func (r *reference) keeps(j *refJob, d *refDevice) bool {
 	return j.run && !j.released && !d.lost && j.uses(d) && (j.exclusive || j.claim || j.noWait ||
 		r.scope == rules.ScopeJob && (d.slots > 0 || len(j.request.Devices) > 0 || j.min > 0))
@@ -368,7 +368,7 @@ func (r *reference) keeps(j *refJob, d *refDevice) bool {
 // need describes the limits that refuse a ticket on a device. hard: a limit has no room; else earlier tickets block it.
 type need struct {
 	cgroups, hardCgroups            cgroupSet
-	user, shared, wish, slot, bytes bool // refused there
+	user, shared, wish, slot, bytes bool // limits that refuse the ticket
 	hardUser, hardShared, hardSlot  bool
 	hardBytes                       bool
 	enters                          bool
@@ -376,10 +376,10 @@ type need struct {
 
 func (n need) any() bool { return n.cgroups != 0 || n.user || n.shared || n.wish || n.slot || n.bytes }
 
-// bar says which later tickets the waiting ones block at a limit.
+// bar says which later tickets the waiting tickets block at a limit.
 type bar struct {
 	on    bool
-	since time.Time // jobs that hold memory there since before pass
+	since time.Time // jobs that have held memory since before this time are not blocked
 }
 
 func (b *bar) add(c bar) {
@@ -390,7 +390,7 @@ func (b *bar) add(c bar) {
 
 func (b bar) stops(since time.Time) bool { return b.on && !since.Before(b.since) }
 
-// bars are the limits of a device behind a waiting ticket.
+// bars has a bar for each limit of a device.
 type bars struct {
 	slots, claims, entrants bool
 
@@ -399,11 +399,11 @@ type bars struct {
 	cgroups       [4]bar // by index in refCgroups
 }
 
-// neverHeld is since when a job holds memory that holds none.
+// neverHeld stands for the time since when a job holds memory, if it holds none.
 var neverHeld = start.Add(1 << 61)
 
-// heldSince is since when a job holds memory on a device: since the first of its leases was opened that hold some, or since
-// something is reserved for it.
+// heldSince returns since when a job holds memory on a device: since the opening of its first lease that holds some, or since its
+// reservation was made.
 func (r *reference) heldSince(j *refJob, d *refDevice) time.Time {
 	since := neverHeld
 	if j.reserved(d) > 0 {
@@ -419,7 +419,7 @@ func (r *reference) heldSince(j *refJob, d *refDevice) time.Time {
 	return since
 }
 
-// blocks returns which later tickets a waiting one blocks at a limit of a device.
+// blocks returns which later tickets a waiting ticket blocks at a limit of a device.
 func (r *reference) blocks(t *refTicket, d *refDevice) bar {
 	if t.job.age > 0 && r.now.Sub(t.since) >= t.job.age {
 		return bar{on: true}
@@ -427,15 +427,15 @@ func (r *reference) blocks(t *refTicket, d *refDevice) bar {
 	return bar{true, r.heldSince(t.job, d)}
 }
 
-// refCgroups lists the cgroups in which processes run, the longer paths first.
+// refCgroups lists the cgroups of processes, the longer paths first.
 var refCgroups = []string{"/box/in", "/box", "/o", "/"}
 
-// cgroupSet is a bit for each of refCgroups.
+// cgroupSet has a bit for each of refCgroups.
 type cgroupSet uint8
 
 func (s cgroupSet) has(c int) bool { return s&(1<<c) != 0 }
 
-// around are the cgroups with a limit that a process is in, the innermost first.
+// around returns the cgroups with a limit that a process is in, the innermost first.
 func (r *reference) around(s *refSession) (all []int) {
 	for c := range refCgroups {
 		if _, limited := r.cgroups[c]; limited && s.isIn(c) {
@@ -463,7 +463,7 @@ func within(jobs []*refJob, c int, d *refDevice, living bool) (n accounting.Byte
 	return n
 }
 
-// lookAround tells which cgroups' limits refuse a ticket.
+// lookAround sets in n whether the limits of cgroups refuse a ticket.
 func (r *reference) lookAround(t *refTicket, d *refDevice, b bars, n *need) {
 	if t.lease == nil || t.n == 0 || t.kind != 'a' {
 		return
@@ -478,7 +478,7 @@ func (r *reference) lookAround(t *refTicket, d *refDevice, b bars, n *need) {
 	}
 }
 
-// userOf is the place of a user among those of bars.
+// userOf returns the index of a user in bars.users.
 func userOf(uid uint32) int {
 	if uid < bob {
 		return 0
@@ -494,7 +494,7 @@ func (r *reference) capOf(uid uint32, d *refDevice) accounting.Bytes {
 	return accounting.Max
 }
 
-// lines are the bars of each device.
+// lines has the bars of each device.
 type lines []bars
 
 func (b *bars) add(c bars) {
@@ -518,7 +518,7 @@ func (b bars) blocks(t *refTicket) bool {
 // look returns the limits that refuse a ticket on a device, with earlier tickets in b.
 func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	j := t.job
-	var grow, there accounting.Bytes // what the budgets grow by, and the use of the device
+	var grow, there accounting.Bytes // growth of the budgets, and growth of the use of the device
 	if t.kind == 'j' {
 		grow = min(j.min, j.max, d.total)
 		there = grow
@@ -553,7 +553,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 }
 
 func (r *reference) spots(t *refTicket) []*refDevice {
-	if t.kind == 'j' && t.any { // a device that is lost now may come back
+	if t.kind == 'j' && t.any { // a lost device may come back
 		return slices.DeleteFunc(slices.Clone(t.choice), func(d *refDevice) bool { return d.lost })
 	}
 	if t.kind == 'j' {
@@ -562,7 +562,7 @@ func (r *reference) spots(t *refTicket) []*refDevice {
 	return []*refDevice{t.lease.device}
 }
 
-// never: what a ticket asks is refused at once, whatever others do.
+// never returns the reason if a ticket is refused at once, whatever other jobs do.
 func (r *reference) never(t *refTicket) arbiter.Reason {
 	lost := func(d *refDevice) bool { return d.lost }
 	switch {
@@ -617,7 +617,7 @@ func (r *reference) rank(t *refTicket) int {
 	return t.job.priority + int(r.now.Sub(t.since)/time.Minute)
 }
 
-// order sorts tickets by who is served first.
+// order returns the tickets in the order in which they are served.
 func (r *reference) order() []*refTicket {
 	sorted := slices.Clone(r.tickets)
 	if !slices.ContainsFunc(sorted, func(t *refTicket) bool { return t.job.priority != sorted[0].job.priority }) {
@@ -627,7 +627,7 @@ func (r *reference) order() []*refTicket {
 	return sorted
 }
 
-// behind returns what a ticket that waits sets aside on each of its devices.
+// behind returns the bars of a device after a waiting ticket was added.
 func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 	n := needs[i]
 	if !t.any {
@@ -684,7 +684,7 @@ func (r *reference) evaluate(t *refTicket, behind lines) (needs []need, at *refD
 	return needs, at, ok || at != nil
 }
 
-// serve gives a ticket what it wants.
+// serve grants a ticket.
 func (r *reference) serve(t *refTicket, at *refDevice) outcome {
 	r.drop(t)
 	defer r.changed()
@@ -724,7 +724,7 @@ func (r *reference) serve(t *refTicket, at *refDevice) outcome {
 	return f
 }
 
-// keep gives a job the slot that it takes on a device at its start, if it takes one there.
+// keep gives a job the slot that it takes on a device at its start, if any.
 func (r *reference) keep(j *refJob, d *refDevice) {
 	switch {
 	case !r.keeps(j, d):
@@ -735,7 +735,7 @@ func (r *reference) keep(j *refJob, d *refDevice) {
 	}
 }
 
-// add puts a ticket among the waiting ones, in the order of their arrivals.
+// add adds a ticket to the waiting ones, in the order of arrival.
 func (r *reference) add(t *refTicket) {
 	at, _ := slices.BinarySearchFunc(r.tickets, t, func(x, y *refTicket) int { return x.arrival - y.arrival })
 	r.tickets = slices.Insert(r.tickets, at, t)
@@ -745,7 +745,7 @@ func (r *reference) drop(t *refTicket) {
 	r.tickets = slices.DeleteFunc(r.tickets, func(x *refTicket) bool { return x == t })
 }
 
-// step serves or refuses the first ticket that can be; false: none can.
+// step decides the first ticket that can be decided. It returns false if there is none.
 func (r *reference) step() (outcome, bool) {
 	behind := make(lines, len(r.devices))
 	for _, t := range r.order() {
@@ -757,7 +757,7 @@ func (r *reference) step() (outcome, bool) {
 		if ok {
 			return r.serve(t, at), true
 		}
-		if t.lease != nil && !t.job.wait && !needs[0].slot && !needs[0].wish { // its slot is there, and it does not wait for bytes
+		if t.lease != nil && !t.job.wait && !needs[0].slot && !needs[0].wish { // it has its slot, and does not wait for bytes
 			r.drop(t)
 			why := arbiter.ReasonDeviceFull
 			if needs[0].shared || needs[0].user || needs[0].cgroups != 0 {

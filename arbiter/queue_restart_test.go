@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file has the events that upset the whole queue: a device is lost and comes back, a session resumes, and the
-// daemon ends and the next one restores its state. If upsets is set, [drive] mixes them with its other steps.
+// This file has the events that affect the whole queue: a device is lost and comes back, a session resumes, and the daemon restarts. If
+// upsets is set, [drive] mixes these events with its other steps.
 
 func (d *drive) upset() {
 	switch d.rng.IntN(5) {
@@ -154,7 +154,7 @@ func (d *drive) recount(l *refLease) {
 	d.settled(nil)
 }
 
-// someIdle reports whether a lease on a device has bytes idle.
+// someIdle reports whether a lease on a device has idle bytes.
 func (d *drive) someIdle(dev *refDevice) bool {
 	return slices.ContainsFunc(d.allSessions(), func(s *refSession) bool {
 		return slices.ContainsFunc(s.leases, func(l *refLease) bool { return l.device == dev && !s.dead && l.word.idle() > 0 })
@@ -167,7 +167,7 @@ func (d *drive) fitsJob(l *refLease, more accounting.Bytes) bool {
 	return more == 0 || j.max == accounting.Max || usedBy(j, l.device, false)+more <= min(j.max, l.device.total)
 }
 
-// again sends a request once more, which keeps its place in the queue.
+// again resubmits a request, which keeps its place in the queue.
 func (d *drive) again(t *refTicket, place arbiter.Place) {
 	d.logf("ticket %d comes again", t.id)
 	var got answer
@@ -365,9 +365,9 @@ func (d *drive) noDevice(err error) {
 	}
 }
 
-// TestQueueUpset compares the arbiter with the reference over random steps, in which devices are lost and come back,
+// TestQueueWithRestarts compares the arbiter with the reference over random steps, in which devices are lost and come back,
 // sessions resume, and the daemon restarts.
-func TestQueueUpset(t *testing.T) { upsetAgainstReference(t, 80) }
+func TestQueueWithRestarts(t *testing.T) { upsetAgainstReference(t, 80) }
 
 // upsetAgainstReference is againstReference with such upsets.
 func upsetAgainstReference(t *testing.T, seeds uint64) {

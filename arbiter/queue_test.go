@@ -18,7 +18,7 @@ func waiting() rules.Policy {
 	return p
 }
 
-// wait allocates what has to wait.
+// wait allocates bytes, which must wait.
 func (c *client) wait(n accounting.Bytes) arbiter.TicketID {
 	c.w.t.Helper()
 	o := c.alloc(n)
@@ -28,7 +28,7 @@ func (c *client) wait(n accounting.Bytes) arbiter.TicketID {
 	return o.Waiting
 }
 
-// served checks which tickets have been decided since the last look, and that all were served.
+// served checks that all tickets decided since the last call were served, and which these are.
 func (w *world) served(want ...arbiter.TicketID) {
 	w.t.Helper()
 	got := w.decided()
@@ -42,7 +42,7 @@ func (w *world) served(want ...arbiter.TicketID) {
 	}
 }
 
-// decided returns what became of tickets since the last look.
+// decided returns the decisions on tickets since the last call.
 func (w *world) decided() map[arbiter.TicketID]arbiter.Reason {
 	got := map[arbiter.TicketID]arbiter.Reason{}
 	for _, d := range w.arb.Decisions() {
@@ -53,7 +53,7 @@ func (w *world) decided() map[arbiter.TicketID]arbiter.Reason {
 	return got
 }
 
-// refused checks that one ticket was decided since the last look, and why.
+// refused checks that one ticket was refused since the last call, and the reason.
 func (w *world) refused(id arbiter.TicketID, why arbiter.Reason) {
 	w.t.Helper()
 	if got := w.decided(); len(got) != 1 || got[id] != why {
@@ -61,7 +61,7 @@ func (w *world) refused(id arbiter.TicketID, why arbiter.Reason) {
 	}
 }
 
-// pass lets time go by.
+// pass lets time pass.
 func (w *world) pass(d time.Duration) {
 	w.arb.MeasurePressure(w.now)
 	w.now = w.now.Add(d)
@@ -104,9 +104,9 @@ func TestNoneOfSeveralCancelledRequestsIsServed(t *testing.T) {
 	}
 }
 
-// TestAServerThatStopsHalfWay: two servers hold memory, and a third waits for the rest of what it needs. It never blocks the servers that
+// TestPartlyGrantedServerDoesNotBlockOlderHolders: two servers hold memory, and a third waits for the rest of what it needs. It never blocks the servers that
 // have held memory for longer, however long it waits. It blocks a server that came later.
-func TestAServerThatStopsHalfWay(t *testing.T) {
+func TestPartlyGrantedServerDoesNotBlockOlderHolders(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	begin := func(n accounting.Bytes) *client {
 		c := w.client(0, 0)
@@ -215,7 +215,7 @@ func TestTheFirstRefusalOfABurstComesAtOnce(t *testing.T) {
 	}
 }
 
-func TestIdleCreditIsCalledBackBeforeAnybodyWaits(t *testing.T) {
+func TestIdleCreditIsRecalledBeforeWaiting(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	rich, poor := w.client(0, 0), w.client(0, 0)
 	rich.must(900)
@@ -267,9 +267,9 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestWhoHoldsWhatIsReserved: a waiting client gets a notice with the holders and since when they hold, also for unused reservations, and
+// TestNoticeNamesUnusedReservations: a waiting client gets a notice with the holders and since when they hold, also for unused reservations, and
 // also if the client has missed the notice before.
-func TestWhoHoldsWhatIsReserved(t *testing.T) {
+func TestNoticeNamesUnusedReservations(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	min := func(n accounting.Bytes) arbiter.JobRequest {
 		return arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Command: "sleep 9", Min: ptr(size(n)), Max: ptr(size(n)), Timeout: time.Minute}
@@ -305,8 +305,8 @@ func TestWhoHoldsWhatIsReserved(t *testing.T) {
 	}
 }
 
-// TestWhoseTheReservationIs: of what a rule reserves for a budget that several share, a refusal and a notice name the budget.
-func TestWhoseTheReservationIs(t *testing.T) {
+// TestReservationOfRuleIsNamed: if a rule reserves memory for a shared budget, refusals and notices name that budget as the holder.
+func TestReservationOfRuleIsNamed(t *testing.T) {
 	for scope, budget := range map[rules.Scope]string{rules.ScopeUser: "user eve's budget", rules.ScopeRule: "the budget shared by rule students"} {
 		p := waiting()
 		p.Rules = []rules.Rule{

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// TestReceipts: what a request is granted, at once or when it has waited, its receipt takes back, and no more:
-// what the lease had before stays, and the slot goes only with the last of it.
+// TestReceipts: a receipt takes back exactly what its request was granted, at once or after a wait. Earlier holdings of the lease stay, and
+// the slot goes only with the last object.
 func TestReceipts(t *testing.T) {
 	t.Parallel()
 	type state struct {

@@ -65,8 +65,8 @@ func TestRecountExplainsExcess(t *testing.T) {
 	x.must(900)
 }
 
-// TestRecountPushesNobodyAside: what a client says alone takes no more than asking would.
-func TestRecountPushesNobodyAside(t *testing.T) {
+// TestRecountTakesNoMoreThanAsking: a client's report alone takes no more bytes than asking would.
+func TestRecountTakesNoMoreThanAsking(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	honest, liar := w.client(0, 0), w.client(0, 0)
 	honest.must(600)
@@ -80,7 +80,7 @@ func TestRecountPushesNobodyAside(t *testing.T) {
 	}
 }
 
-func TestRecountOfWhatIsNoMore(t *testing.T) {
+func TestRecountOfEndedLease(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	if got := w.arb.Recount(w.now, 99, 5); got != 0 {
 		t.Errorf("an unknown lease has %d bytes", got)
@@ -105,8 +105,8 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 	}
 }
 
-// TestRecountServesWithTheSlot: a program that takes its session up again holds nothing any more. The request that came first
-// needs its slot and its memory, and gets both; the request that came later needs no slot, and does not get the memory before.
+// TestRecountServesWithTheSlot: a client that resumes its session holds nothing any more. The first waiting request needs its slot and its
+// memory, and gets both. A later request that needs no slot does not get the memory first.
 func TestRecountServesWithTheSlot(t *testing.T) {
 	p := waiting()
 	p.Devices = []rules.DeviceRule{{SlotsMax: 2}}

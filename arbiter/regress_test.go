@@ -11,9 +11,9 @@ import (
 
 // This file has regression tests for mistakes that the model once found.
 
-// TestANewcomerThatIsServedSetsAsideForItsNextRequest: a newcomer that is served counts as a holder at once, within the same pass over the
+// TestServedNewcomerCountsAsHolder: a newcomer that is served counts as a holder at once, within the same pass over the
 // queue.
-func TestANewcomerThatIsServedSetsAsideForItsNextRequest(t *testing.T) {
+func TestServedNewcomerCountsAsHolder(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder, newcomer, running := w.client(0, 0), w.client(0, 0).threaded(2), w.client(0, 0).threaded(2)
 	holder.must(850)
@@ -28,9 +28,9 @@ func TestANewcomerThatIsServedSetsAsideForItsNextRequest(t *testing.T) {
 	}
 }
 
-// The memory of a thread may keep its slot while others of its process have contexts: what
-// is freed has to be told.
-func TestTheLastByteOfAThreadIsTold(t *testing.T) {
+// TestThreadReportsLastFree: memory of a thread may keep its slot while other threads of the process have contexts, so that its free
+// must be reported.
+func TestThreadReportsLastFree(t *testing.T) {
 	w := newWorld(t, capped(2, rules.ScopeThread), 1000)
 	c := w.client(0, 0)
 	c.of(1).contexts(1)
@@ -40,8 +40,8 @@ func TestTheLastByteOfAThreadIsTold(t *testing.T) {
 	w.served(ticket)
 }
 
-// TestAReleasedJobsLastByteIsTold: the processes of a released job go on to share its slot, and the last object returns it.
-func TestAReleasedJobsLastByteIsTold(t *testing.T) {
+// TestReleasedJobReportsLastFree: the processes of a released job go on to share its slot, and the last object returns it.
+func TestReleasedJobReportsLastFree(t *testing.T) {
 	w := newWorld(t, capped(1, rules.ScopeThread), 1000)
 	info := w.mustClaim(arbiter.JobRequest{})
 	c := w.client(info.ID, 0)
@@ -55,8 +55,8 @@ func TestAReleasedJobsLastByteIsTold(t *testing.T) {
 	w.served(ticket)
 }
 
-// The death of a process that went on leaves its job blocked.
-func TestACircleFormsByADeath(t *testing.T) {
+// TestDeadlockFormsWhenProcessEnds: the end of a running process can leave its job blocked, and so form a deadlock.
+func TestDeadlockFormsWhenProcessEnds(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	job := w.job(t, arbiter.JobRequest{})
 	one, beside, two := w.client(job, 0).threaded(1), w.client(job, 0).threaded(1), w.client(0, 0).threaded(1)
@@ -69,9 +69,9 @@ func TestACircleFormsByADeath(t *testing.T) {
 	w.refused(b, arbiter.ReasonDeadlock)
 }
 
-// A job that needs two devices is stuck on a quota on one of them: it holds up the other
-// device's queue no more than that one's, and its own user's there.
-func TestWhatLacksOnOneDeviceIsWaitedForOnAll(t *testing.T) {
+// TestRequestForTwoDevicesBlocksNarrowly: a job that needs two devices waits at a budget on one of them. On the other device it blocks
+// only requests of the same user.
+func TestRequestForTwoDevicesBlocksNarrowly(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
 	w := newWorld(t, p, 1000, 1000)
@@ -96,8 +96,8 @@ func TestWhatLacksOnOneDeviceIsWaitedForOnAll(t *testing.T) {
 	}
 }
 
-// TestOutOfTurnIsWhoFitsNow: a grant to another job may have taken the room of a request that would be served out of turn.
-func TestOutOfTurnIsWhoFitsNow(t *testing.T) {
+// TestOutOfTurnIsEvaluatedAgain: a grant to another job may have taken the room of a request that would be served out of turn.
+func TestOutOfTurnIsEvaluatedAgain(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(600))}}
 	w := newWorld(t, p, 1000)
@@ -126,8 +126,9 @@ func TestPreferenceComesBeforeConvenience(t *testing.T) {
 	}
 }
 
-// A lowered cap does not let those back in who left without a word.
-func TestWhoLeftWithoutAWordComesBackLast(t *testing.T) {
+// TestUnreportedFreeLosesSlot: if slots.max is lowered, a client that freed everything without a report does not get its slot back
+// first.
+func TestUnreportedFreeLosesSlot(t *testing.T) {
 	w := newWorld(t, capped(2, ""), 1000)
 	one, two := w.client(0, 0), w.client(0, 0)
 	one.must(10)
@@ -143,9 +144,9 @@ func TestWhoLeftWithoutAWordComesBackLast(t *testing.T) {
 	}
 }
 
-// TestACapThatComesLaterLetsNobodyIn: if slots.max is set on a device while a job waits for another device, the job does not start where
+// TestJobDoesNotStartAfterSlotsMaxWasSet: if slots.max is set on a device while a job waits for another device, the job does not start where
 // another job now has the sole use.
-func TestACapThatComesLaterLetsNobodyIn(t *testing.T) {
+func TestJobDoesNotStartAfterSlotsMaxWasSet(t *testing.T) {
 	p := exact(unlimited())
 	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(1)}, SlotsMax: 1}}
 	w := newWorld(t, p, 1000, 1000)
@@ -196,8 +197,8 @@ func TestARefusalLeavesTheAskerItsIdleCredit(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForBytesGivesAnEmptySlotBack: a waiting client keeps no slot under which it has no object.
-func TestWhoWaitsForBytesGivesAnEmptySlotBack(t *testing.T) {
+// TestWaitingClientReturnsUnusedSlot: a waiting client keeps no slot under which it has no object.
+func TestWaitingClientReturnsUnusedSlot(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	other, asker := w.client(0, 0), w.client(0, 0)
 	other.must(294)

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// TestWaitingSessionHasNoLease checks that no call gives a lease to a session that waits for its memory.min, and that
-// nothing of the session is left after each way in which it can leave the queue.
+// TestWaitingSessionHasNoLease: no call gives a lease to a session that waits for its memory.min. Nothing of the session is left, however
+// it leaves the queue.
 func TestWaitingSessionHasNoLease(t *testing.T) {
 	p := waiting()
 	p.Defaults.WaitTimeout = time.Minute
@@ -41,8 +41,8 @@ func TestWaitingSessionHasNoLease(t *testing.T) {
 	}
 }
 
-// TestReservedWhenThereIsRoom checks that a session that was restored without its reservation gets it when there is
-// room, but no room that a waiting request comes first for.
+// TestReservedWhenThereIsRoom: a session that was restored without its reservation gets it when there is room that no waiting request comes
+// first for.
 func TestReservedWhenThereIsRoom(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "server"}, Scope: ptr(rules.ScopeProcess), Min: ptr(size(600))},
@@ -92,9 +92,8 @@ func TestReservedWhenThereIsRoom(t *testing.T) {
 	}
 }
 
-// TestReportLostWhileDeviceIsLost loses a device with hundreds of leases. Some of them were drained before, and one has
-// freed bytes whose report was lost. It checks that the ticks which work off the loss clear all leases and all waiting
-// requests.
+// TestReportLostWhileDeviceIsLost: a device with hundreds of leases is lost. Some of its leases drain, and one has freed bytes whose report
+// was lost. All leases and waiting requests must end within the following ticks.
 func TestReportLostWhileDeviceIsLost(t *testing.T) {
 	const living, dead = 150, 300
 	w := newWorld(t, waiting(), 10000)
@@ -127,8 +126,7 @@ func TestReportLostWhileDeviceIsLost(t *testing.T) {
 	}
 }
 
-// TestRestoredOnLostDevice checks that amounts which a client, or a record, reports for a lost device do not count,
-// also not after the device is back.
+// TestRestoredOnLostDevice: amounts that a client or a record reports for a lost device do not count, even after the device is back.
 func TestRestoredOnLostDevice(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	w.arb.LoseDevice(w.now, 0)
@@ -140,8 +138,8 @@ func TestRestoredOnLostDevice(t *testing.T) {
 	}
 }
 
-// TestStartsBesideLostDevice checks that a program whose memory.min is reserved on each device starts although one
-// device is lost and a device that its job may not use is full.
+// TestStartsBesideLostDevice: a program whose memory.min is reserved on each device starts, although one device is lost and a device that
+// its job may not use is full.
 func TestStartsBesideLostDevice(t *testing.T) {
 	p := waiting()
 	p.Defaults.Scope, p.Defaults.Min = rules.ScopeProcess, size(100)

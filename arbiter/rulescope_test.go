@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// students is a policy in which all of a group share a quarter of each device.
+// students returns a policy in which a group shares a quarter of each device.
 func students(first ...rules.Rule) rules.Policy {
 	p := exact(unlimited())
 	p.Rules = append(first, rules.Rule{Key: "students", Match: rules.Match{Group: "students"},
@@ -18,9 +18,9 @@ func students(first ...rules.Rule) rules.Policy {
 	return p
 }
 
-// TestARuleIsTheSameElsewhere: a rule that moves, or that has a name and now matches other processes, keeps its budget. So it never has two
+// TestMovedRuleKeepsBudget: a rule that moves, or that has a name and now matches other processes, keeps its budget. So it never has two
 // budgets at a time.
-func TestARuleIsTheSameElsewhere(t *testing.T) {
+func TestMovedRuleKeepsBudget(t *testing.T) {
 	w := newWorld(t, students(), 8*gib)
 	one, two := w.clientOf(w.process(eve, "a"), 0, 0), w.clientOf(w.process(ann, "b"), 0, 0)
 	one.must(gib)
@@ -53,7 +53,7 @@ func TestARuleIsTheSameElsewhere(t *testing.T) {
 	}
 }
 
-// TestARestartKeepsTheRulesBudget: what was held before counts, whichever lease comes back first.
+// TestARestartKeepsTheRulesBudget: after a restart, bytes held before count in the rule's budget, whichever lease is restored first.
 func TestARestartKeepsTheRulesBudget(t *testing.T) {
 	w := newWorld(t, students(), 8*gib)
 	for i, uid := range []uint32{eve, ann} {
@@ -77,7 +77,7 @@ func TestARestartKeepsTheRulesBudget(t *testing.T) {
 	}
 }
 
-// TestLeaseNamesItsSharedBudget: whose budget a row's BUDGET is.
+// TestLeaseNamesItsSharedBudget: a row of a lease names the shared budget that its BUDGET comes from.
 func TestLeaseNamesItsSharedBudget(t *testing.T) {
 	w := newWorld(t, students(), 8*gib)
 	w.clientOf(w.process(eve, "a"), 0, 0).must(1)

@@ -18,10 +18,10 @@ func capped(slots int, scope rules.Scope) rules.Policy {
 	return p
 }
 
-// holders is how many have a slot of device 0.
+// holders returns the number of holders of slots of device 0.
 func (w *world) holders() int { return w.arb.Snapshot(w.now).Devices[0].SlotsCurrent }
 
-// of is the same lease as another thread sees it.
+// of returns the same lease for another thread.
 func (c *client) of(number uint32) *thread { return &thread{c, number} }
 
 type thread struct {
@@ -46,9 +46,9 @@ func (t *thread) alloc(n accounting.Bytes) arbiter.Result {
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Thread: t.number})
 }
 
-// TestWhoNeverWaitsHasOneSlotAtLeast: a job with NoWait has a slot for the first of its processes or threads before its program starts, and
+// TestNoWaitJobKeepsOneSlot: a job with NoWait has a slot for the first of its processes or threads before its program starts, and
 // for the next one when the first has returned it. It is never refused because another job took the slot meanwhile.
-func TestWhoNeverWaitsHasOneSlotAtLeast(t *testing.T) {
+func TestNoWaitJobKeepsOneSlot(t *testing.T) {
 	for _, scope := range []rules.Scope{rules.ScopeProcess, rules.ScopeThread} {
 		t.Run(string(scope), func(t *testing.T) {
 			w := newWorld(t, capped(1, scope), 1000)
@@ -85,8 +85,8 @@ func TestWhoNeverWaitsHasOneSlotAtLeast(t *testing.T) {
 	}
 }
 
-// TestASlotThatNobodyCameFor: a job returns the slot that it keeps for its first process when it ends and when it is released.
-func TestASlotThatNobodyCameFor(t *testing.T) {
+// TestUnusedSpareSlotIsReturned: a job returns the slot that it keeps for its first process when it ends and when it is released.
+func TestUnusedSpareSlotIsReturned(t *testing.T) {
 	for name, end := range map[string]func(w *world, id arbiter.JobID){
 		"ended":    func(w *world, id arbiter.JobID) { w.arb.CloseJob(w.now, id) },
 		"released": func(w *world, id arbiter.JobID) { w.arb.ReleaseJob(w.now, id) },
@@ -156,8 +156,7 @@ func TestAThreadsMemoryAndHolds(t *testing.T) {
 	w.served(waits)
 }
 
-// Contexts that exist already are counted, and take a slot where one is free; what comes
-// next waits for one.
+// TestContextsThatExistAlready: existing contexts are counted, and take a slot if one is free. If none is, the next request waits for one.
 func TestContextsThatExistAlready(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	one, two := w.client(0, 0), w.client(0, 0)
@@ -175,8 +174,8 @@ func TestContextsThatExistAlready(t *testing.T) {
 	w.served(ticket)
 }
 
-// A context's cost is reserved before it is made: a guess at first, then the most that was
-// seen; the device's own figure takes its place, and nothing is counted twice.
+// TestAContextsCostIsReserved: the cost of a context is reserved before it is made: an estimate at first, then the largest measured cost. A
+// reading replaces it, and nothing counts twice.
 func TestAContextsCostIsReserved(t *testing.T) {
 	p := exact(unlimited())
 	p.ContextReserve = size(50)
@@ -221,9 +220,9 @@ func TestAContextsCostIsReserved(t *testing.T) {
 	w.served(ticket)
 }
 
-// TestAContextTakesTheLastOnesPlace: a program whose context has ended can make the next one with its memory, before a reading shows that
+// TestContextReusesFreedContextMemory: a program whose context has ended can make the next one with its memory, before a reading shows that
 // memory as free. The memory is granted to no other client on the program's report, and is not granted twice.
-func TestAContextTakesTheLastOnesPlace(t *testing.T) {
+func TestContextReusesFreedContextMemory(t *testing.T) {
 	p := exact(unlimited())
 	p.ContextReserve = size(50)
 	w := newWorld(t, p, 1600)
@@ -256,9 +255,9 @@ func TestAContextTakesTheLastOnesPlace(t *testing.T) {
 	}
 }
 
-// TestAWaitingContextHasNoPlace: a request that waits for contexts waits for the memory of all of them. After a reading, freed memory of
+// TestWaitingContextLosesFreedMemoryAtReading: a request that waits for contexts waits for the memory of all of them. After a reading, freed memory of
 // ended contexts no longer counts for it.
-func TestAWaitingContextHasNoPlace(t *testing.T) {
+func TestWaitingContextLosesFreedMemoryAtReading(t *testing.T) {
 	w := newWorld(t, waiting(), 1600)
 	c, other := w.client(0, 0), w.client(0, 0)
 	c.contexts(1)
@@ -299,9 +298,9 @@ func TestSlotsComeBackAfterARestart(t *testing.T) {
 	w.served(ticket)
 }
 
-// TestNobodyComesBackToASlotTooManyAfterARestart: a client that had a slot in a daemon with more slots, and then freed everything without a
+// TestSlotAboveMaxIsNotRestoredAfterRestart: a client that had a slot in a daemon with more slots, and then freed everything without a
 // report, does not get the slot back.
-func TestNobodyComesBackToASlotTooManyAfterARestart(t *testing.T) {
+func TestSlotAboveMaxIsNotRestoredAfterRestart(t *testing.T) {
 	w := newWorld(t, capped(1, rules.ScopeJob), 1000)
 	var all []*client
 	for range 2 {

@@ -9,14 +9,14 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// withStreams is a policy with a streams.max.
+// withStreams returns a policy with a streams.max.
 func withStreams(most int) rules.Policy {
 	p := exact(unlimited())
 	p.Defaults.StreamsMax = most
 	return p
 }
 
-func TestStreamsAreLentWithAContext(t *testing.T) {
+func TestStreamsAreDelegatedWithAContext(t *testing.T) {
 	w := newWorld(t, withStreams(3), 1000)
 	c := w.client(0, 0)
 	if c.stream(1); c.word.lent {
@@ -44,7 +44,7 @@ func TestStreamsAreLentWithAContext(t *testing.T) {
 	}
 }
 
-func TestStreamsAreNotLent(t *testing.T) {
+func TestStreamsAreNotDelegated(t *testing.T) {
 	perThread := withStreams(3)
 	perThread.Devices = []rules.DeviceRule{{SlotScope: rules.ScopeThread}}
 	for name, c := range map[string]*client{
@@ -60,7 +60,7 @@ func TestStreamsAreNotLent(t *testing.T) {
 	}
 }
 
-// wish is a client with wishes of its own.
+// wish returns a client with limits of its own.
 func (w *world) wish(t *testing.T, r arbiter.SessionRequest) *client {
 	t.Helper()
 	r.Process = w.process(1000, "ffmpeg")
@@ -72,8 +72,9 @@ func (w *world) wish(t *testing.T, r arbiter.SessionRequest) *client {
 	return c.on(0)
 }
 
-// While a lease has a context it keeps its slot, so the daemon need not know of its streams. Without one the daemon hears of the end of the last stream.
-func TestStreamsStayLentBesideAContext(t *testing.T) {
+// TestStreamsStayDelegatedWithAContext: while a lease has a context it keeps its slot, so that the arbiter need not know its streams. Without
+// a context, the client reports the end of its last stream.
+func TestStreamsStayDelegatedWithAContext(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	c, next := w.client(0, 0), w.client(0, 0)
 	c.contexts(1)
@@ -90,7 +91,7 @@ func TestStreamsStayLentBesideAContext(t *testing.T) {
 	w.served(ticket)
 }
 
-func TestStreamsMaxChangesWhileLent(t *testing.T) {
+func TestStreamsMaxChangesWhileDelegated(t *testing.T) {
 	w := newWorld(t, withStreams(4), 1000)
 	c := w.client(0, 0)
 	c.contexts(1)

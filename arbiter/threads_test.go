@@ -47,7 +47,7 @@ func TestThreadsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAThreadIsForgottenWithItsLastObject: whatever it was, and in whose name it was freed.
+// TestAThreadIsForgottenWithItsLastObject: a thread is forgotten with its last object of any kind, whichever thread freed it.
 func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 	w := newWorld(t, capped(0, rules.ScopeThread), 1<<40)
 	c := w.client(0, 0)
@@ -76,7 +76,7 @@ func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 	}
 }
 
-// TestThreadsOfAUser: many processes have no more than half of what there is together.
+// TestThreadsOfAUser: the processes of one user have at most half of all tracked threads.
 func TestThreadsOfAUser(t *testing.T) {
 	w := newWorld(t, capped(0, rules.ScopeThread), 1<<40)
 	refused := ""
@@ -94,7 +94,7 @@ func TestThreadsOfAUser(t *testing.T) {
 	}
 }
 
-// TestWaitersOfAProcessAreBounded: the next is refused, and others wait as before.
+// TestWaitersOfAProcessAreBounded: a request above the bound of a process is refused, and the others go on waiting.
 func TestWaitersOfAProcessAreBounded(t *testing.T) {
 	p := exact(unlimited())
 	p.Defaults.OnFull = rules.OnFullWait
@@ -119,7 +119,7 @@ func TestWaitersOfAProcessAreBounded(t *testing.T) {
 	}
 }
 
-// TestWaitersOfAUserAreBounded: one user has half of the queue, a privileged user all of it, and the refusal names the bound.
+// TestWaitersOfAUserAreBounded: one user has at most half of the queue, a privileged user all of it, and the refusal names the bound.
 func TestWaitersOfAUserAreBounded(t *testing.T) {
 	p := exact(unlimited())
 	p.Defaults.OnFull = rules.OnFullWait

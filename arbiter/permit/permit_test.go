@@ -80,7 +80,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// naive is a list of who has which permit.
+// naive is a list of owners with their permits.
 type naive map[one]bool
 
 type one struct {
@@ -88,7 +88,7 @@ type one struct {
 	key  key
 }
 
-// of counts those of a kind that a job has, or (0) all.
+// of returns how many permits of a kind a job has; job 0: all jobs.
 func (n naive) of(k permit.Kind, job int) (count int) {
 	for o := range n {
 		if o.kind == k && (job == 0 || o.key.Job == job) {
@@ -98,7 +98,7 @@ func (n naive) of(k permit.Kind, job int) (count int) {
 	return count
 }
 
-// check holds the sets against the list.
+// check compares the sets with the list.
 func (n naive) check(t *rapid.T, s *sets) {
 	for k := range permit.Count {
 		if len(s[k]) != n.of(k, 0) {

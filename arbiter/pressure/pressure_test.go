@@ -19,7 +19,7 @@ type change struct {
 	some, full bool
 }
 
-// TestTotals plays schedules whose totals are plain to see.
+// TestTotals plays schedules with simple totals.
 func TestTotals(t *testing.T) {
 	for _, test := range []struct {
 		name       string
@@ -51,8 +51,8 @@ func TestTotals(t *testing.T) {
 	}
 }
 
-// TestAverages holds the averages against ones computed by hand: of one step, of what the exponential says, and at
-// both ends.
+// TestAverages checks the averages against values computed by hand: after one step, after long times by the exponential function, and at 0
+// and 100 %.
 func TestAverages(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -89,8 +89,7 @@ func TestAverages(t *testing.T) {
 	}
 }
 
-// model is the same as simply as can be: each millisecond by itself, and each step by floating point and by the kernel's
-// formula, written out.
+// model is the simplest implementation: it counts each millisecond, and computes each step in floating point and by the kernel's formula.
 type model struct {
 	some, full         bool
 	ms                 int64

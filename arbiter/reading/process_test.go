@@ -10,14 +10,14 @@ import (
 
 const mib accounting.Bytes = 1 << 20
 
-// figure is one reading of a device: what it says that a process uses, and what the process uses of bytes.
+// figure is one reading of a process: the bytes that the device reports, and those that the process uses by its own count.
 type figure struct {
 	says, used       accounting.Bytes
 	before, peak     accounting.Bytes // at the beginning of the reading, and since
 	overhead, excess accounting.Bytes // wanted after it
 }
 
-func TestWhatReadingsTell(t *testing.T) {
+func TestReadings(t *testing.T) {
 	told := reading.ClientReport{Known: true}
 	cases := []struct {
 		name     string
@@ -56,9 +56,9 @@ func TestWhatReadingsTell(t *testing.T) {
 	}
 }
 
-// A promise holds until the second reading that began after the context was made; then others are expected
-// to cost what that one does.
-func TestPromiseEndsWhenProven(t *testing.T) {
+// TestExpectedCostEndsWhenConfirmed: an expected cost holds until the second reading that began after the context was made. The measured cost is
+// then expected of other contexts.
+func TestExpectedCostEndsWhenConfirmed(t *testing.T) {
 	var costs reading.Costs
 	var beyond reading.Extra
 	made := time.Unix(1000, 0)
@@ -77,8 +77,8 @@ func TestPromiseEndsWhenProven(t *testing.T) {
 	}
 }
 
-// TestVacatedUntilRead: the freed bytes of ended contexts can be used by the next contexts of the lease, until a reading that began later.
-func TestVacatedUntilRead(t *testing.T) {
+// TestFreedContextsUntilReading: the freed bytes of ended contexts can be used by the next contexts of the lease, until a reading that began later.
+func TestFreedContextsUntilReading(t *testing.T) {
 	var costs reading.Costs
 	beyond := reading.Extra{Overhead: 8 * mib}
 	now := time.Unix(1000, 0)

@@ -18,7 +18,7 @@ func size(n accounting.Bytes) *accounting.Size { return &accounting.Size{Bytes: 
 // card is a device of 1000 bytes, 100 of them for a context in addition to a reservation.
 var card = Bounds{Device: 0, Total: 1000, Reservable: 900}
 
-// set is a job's rule with what was asked for and changed laid over it, in that order.
+// set is a job with its rule, the limits that it asked for, and live changes, in that order.
 type set struct {
 	scope         Scope
 	ruleMin, rule accounting.Bytes
@@ -28,9 +28,8 @@ type set struct {
 	own           []Change         // live limits of the process
 }
 
-// TestWhichLimitCounts: who is last counts, within what may be, on the job's budget and on the
-// process's; and it is told who that was.
-func TestWhichLimitCounts(t *testing.T) {
+// TestLastAllowedLimitCounts: for a job and for its process, the last change that is allowed counts, and its source is shown.
+func TestLastAllowedLimitCounts(t *testing.T) {
 	root := func(n accounting.Bytes) Change { return Change{Max: size(n)} }
 	his := func(n accounting.Bytes) Change { return Change{Max: size(n), UID: owner} }
 	const none = accounting.Max
@@ -82,7 +81,7 @@ func TestWhichLimitCounts(t *testing.T) {
 	}
 }
 
-// TestAllThatMayBeHeldIsKept: memory.min=max keeps what memory.max allows, of the process or of its job, whatever that is later.
+// TestAllThatMayBeHeldIsKept: memory.min=max reserves what the memory.max of the process or the job allows, also after that changes.
 func TestAllThatMayBeHeldIsKept(t *testing.T) {
 	all := Change{Min: &accounting.Size{Max: true}}
 	for name, c := range map[string]struct {
@@ -112,7 +111,7 @@ func TestAllThatMayBeHeldIsKept(t *testing.T) {
 	}
 }
 
-// lay lays a change over others, as its owner's or root's.
+// lay adds a change by the owner or by root to earlier changes.
 func lay(t *testing.T, over *Limits, c Change) *Limits {
 	t.Helper()
 	force, err := c.Forces(owner)
@@ -127,7 +126,7 @@ func lay(t *testing.T, over *Limits, c Change) *Limits {
 	return next
 }
 
-// TestWhoMayChange: the owner within what he was given, root without a bound, nobody else.
+// TestWhoMayChange: an owner may change a limit up to the value given by rules, root without a bound, and other users not at all.
 func TestWhoMayChange(t *testing.T) {
 	is := Memory{Limits: accounting.Limits{Max: 500}, most: accounting.Limits{Max: 500}}
 	for name, c := range map[string]struct {
@@ -159,8 +158,7 @@ func TestWhoMayChange(t *testing.T) {
 	}
 }
 
-// TestWrongIsOneSentence: what a user is told ends where it is said; that a figure is out of range, or something not
-// permitted, is for programs.
+// TestWrongIsOneSentence: the text of an error is one sentence for users. The wrapped error is only for programs.
 func TestWrongIsOneSentence(t *testing.T) {
 	is := Memory{Limits: accounting.Limits{Max: 500}, most: accounting.Limits{Max: 500}}
 	_, stranger := Change{UID: 65534, User: "nobody"}.Forces(owner)

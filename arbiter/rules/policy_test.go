@@ -2,8 +2,7 @@ package rules
 
 import "testing"
 
-// TestRulesOfOneHash checks that two rules whose names have the same hash get different numbers, and the same numbers
-// each time.
+// TestRulesOfOneHash: two rules whose names have the same hash get different numbers, and the same numbers each time.
 func TestRulesOfOneHash(t *testing.T) {
 	const one, other = "8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"
 	if (Key{Name: one}).ID() != (Key{Name: other}).ID() {

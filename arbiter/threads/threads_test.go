@@ -32,7 +32,7 @@ func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 	}
 }
 
-func TestWhatAThreadHasTooFewOfIsTakenOffOthers(t *testing.T) {
+func TestMissingObjectsAreRemovedFromOtherThreads(t *testing.T) {
 	s := with(1, 5, 5)
 	s.Make(threads.Objects{Thread: 2, Contexts: 3, Holds: 2})
 	s.Unmake(threads.Objects{Thread: 1, Streams: 4})
@@ -87,7 +87,7 @@ func TestChangesAreToldOnce(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotRememberedIsNotCounted(t *testing.T) {
+func TestUntrackedThreadIsNotCounted(t *testing.T) {
 	s := &threads.Set{}
 	s.Make(threads.Objects{Thread: 1, Streams: 1})
 	s.Restore(threads.Objects{Thread: 1, Streams: 1})

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// TestNames: how people and their programs are called, whatever they chose to be called.
+// TestNames: names of users and programs are shown safely, whatever characters they have.
 func TestNames(t *testing.T) {
 	long, now := strings.Repeat("ä", 100), time.Unix(1_700_000_000, 0)
 	for _, c := range []struct{ got, want string }{
