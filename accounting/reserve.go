@@ -242,9 +242,9 @@ func (s *Lease) Charge(n Bytes) {
 	s.shift(Present, n, was)
 }
 
-// CheckMin returns nil if a budget's memory.min on a device can be raised to min and its reservation of Overhead to beside, else the limit
+// CheckMin returns nil if a budget's memory.min on a device can be raised to min and its reservation of Overhead to overhead, else the limit
 // that has no room for the difference. An unknown device has no room.
-func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
+func (l *Ledger) CheckMin(b *Budget, device int, min, overhead Bytes) *Refusal {
 	d := l.device(device)
 	if d == nil {
 		return &Refusal{Amount: Memory, Device: device, Requested: min, Short: min}
@@ -255,7 +255,7 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 		for at, slack := range a.above(k) {
 			grow, apart := raised.Less(slack), Bytes(0)
 			if at == &d.node && k == Present {
-				apart = a.growthOf(Overhead, a.raised(Overhead, beside), nil)
+				apart = a.growthOf(Overhead, a.raised(Overhead, overhead), nil)
 			}
 			if short := grow.Plus(apart).Less(at.room(k, 0)); short > 0 {
 				return &Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),

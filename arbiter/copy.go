@@ -64,7 +64,7 @@ func (c *copying) shared(s *shared) *shared {
 	}
 	n := c.shareds[s]
 	if n == nil {
-		n = &shared{key: s.key, limit: s.limit, rule: s.rule, who: s.who}
+		n = &shared{key: s.key, limit: s.limit, rule: s.rule, ownerName: s.ownerName}
 		if s.limit != nil {
 			limit := *s.limit
 			n.limit = &limit

@@ -21,11 +21,11 @@ func lostRefusal(d *device) *Result {
 
 // notItsDevice returns the refusal of a lease on a device that is not one of the job's.
 func (j *job) notItsDevice(d *device) *Result {
-	var given []string
+	var indices []string
 	for _, x := range j.devices {
-		given = append(given, fmt.Sprint(x.Index))
+		indices = append(indices, fmt.Sprint(x.Index))
 	}
-	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(given, ", "))}
+	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(indices, ", "))}
 }
 
 // eventOf returns an event about a ticket.

@@ -147,13 +147,13 @@ func oldestFirst(x, y *holder) int {
 // memoryHolder holds memory of a device. who is a *lease, a *job or *shared with a reservation, or the *figures.UnmanagedState of a process
 // without a lease.
 type memoryHolder struct {
-	bytes accounting.Bytes
-	who   any
+	bytes  accounting.Bytes
+	holder any
 }
 
 // describe returns the holder as part of a sentence. It is called only for the few holders that the sentence names.
 func (h *memoryHolder) describe(now time.Time) string {
-	switch who := h.who.(type) {
+	switch who := h.holder.(type) {
 	case *lease:
 		return wording.Holder(wording.Owned(who.session.process.User, who.session.name()), h.bytes, "", now, who.opened)
 	case *job:
@@ -161,7 +161,7 @@ func (h *memoryHolder) describe(now time.Time) string {
 	case *shared:
 		return wording.Holder(who.describe(), h.bytes, "reserved", now, time.Time{})
 	}
-	u := h.who.(*figures.UnmanagedState)
+	u := h.holder.(*figures.UnmanagedState)
 	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
 }
 
@@ -192,16 +192,16 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 		}
 	}
 	var names []string
-	left := JobID(0) // first named job whose command has ended while its reservation stays; 0: none
+	endedJob := JobID(0) // first named job whose command has ended while its reservation stays; 0: none
 	for _, h := range top[:min(count, namedHolders)] {
 		names = append(names, h.describe(now))
-		if j, ok := h.who.(*job); ok && left == 0 && j.stillRuns() != "" {
-			left = j.id
+		if j, ok := h.holder.(*job); ok && endedJob == 0 && j.stillRuns() != "" {
+			endedJob = j.id
 		}
 	}
 	text := wording.List(names, count)
-	if left != 0 {
-		text += fmt.Sprintf(wording.GiveBack, left, left)
+	if endedJob != 0 {
+		text += fmt.Sprintf(wording.GiveBack, endedJob, endedJob)
 	}
 	return text
 }
@@ -230,10 +230,10 @@ func (a *Arbiter) reservations(d *device, of *accounting.Budget) (all []memoryHo
 			}
 		}
 	}
-	slices.SortFunc(all[:jobs], func(x, y memoryHolder) int { return cmp.Compare(x.who.(*job).id, y.who.(*job).id) })
+	slices.SortFunc(all[:jobs], func(x, y memoryHolder) int { return cmp.Compare(x.holder.(*job).id, y.holder.(*job).id) })
 	slices.SortFunc(all[jobs:], func(x, y memoryHolder) int {
-		s, t := x.who.(*shared), y.who.(*shared)
-		return cmp.Or(cmp.Compare(s.who, t.who), cmp.Compare(s.key.rule.String(), t.key.rule.String()))
+		s, t := x.holder.(*shared), y.holder.(*shared)
+		return cmp.Or(cmp.Compare(s.ownerName, t.ownerName), cmp.Compare(s.key.rule.String(), t.key.rule.String()))
 	})
 	return all
 }

@@ -49,12 +49,12 @@ func (s *shared) limits(d *device) accounting.Limits { return s.memory(d).Limits
 // describeLimit returns the budget with its limit on a device as part of a sentence: "user bob's 1 GiB budget".
 func (s *shared) describeLimit(d *device, limit accounting.Bytes) string {
 	if s.limit != nil {
-		return fmt.Sprintf(wording.SetLimit, limit.Human(), cmp.Or(s.memory(d).MaxBy, "somebody"), s.who)
+		return fmt.Sprintf(wording.SetLimit, limit.Human(), cmp.Or(s.memory(d).MaxBy, "somebody"), s.ownerName)
 	}
 	if s.key.scope == rules.ScopeRule {
-		return fmt.Sprintf(wording.SharedLimit, limit.Human(), s.who)
+		return fmt.Sprintf(wording.SharedLimit, limit.Human(), s.ownerName)
 	}
-	return fmt.Sprintf(wording.BudgetLimit, s.who, limit.Human())
+	return fmt.Sprintf(wording.BudgetLimit, s.ownerName, limit.Human())
 }
 
 // reserves returns how many bytes a job or session reserves on a device when it starts, and for which budget.

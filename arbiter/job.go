@@ -66,9 +66,9 @@ func (s *shared) ofCgroup() bool { return s.limit != nil && s.limit.Of.Kind == r
 // describe returns the budget as part of a sentence: "user bob's budget".
 func (s *shared) describe() string {
 	if s.key.scope == rules.ScopeRule {
-		return fmt.Sprintf(wording.SharedBudget, s.who)
+		return fmt.Sprintf(wording.SharedBudget, s.ownerName)
 	}
-	return fmt.Sprintf(wording.Budget, s.who)
+	return fmt.Sprintf(wording.Budget, s.ownerName)
 }
 
 // alive reports whether the process of the session is not known to have ended.

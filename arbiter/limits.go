@@ -27,12 +27,12 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 		return err
 	}
 	s := a.subject(of, name)
-	if err := c.CheckOwner(of, s.who); err != nil {
+	if err := c.CheckOwner(of, s.name); err != nil {
 		return err
 	}
 	force, err := s.check(a, c)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.who, err)
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	defer a.cycle(now)
 	was, had := s.values(a.devices, c), a.limits[of]
@@ -159,14 +159,14 @@ func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 
 // subject describes an owner of limits that are changed: its names, and how to read and check its limits.
 type subject struct {
-	of     rules.Owner
-	owner  rules.Process   // user who may lower the limits
-	who    string          // name of the owner for errors
-	whose  string          // name of the owner for events
-	now    func() limited  // returns the limits in force; nil: the owner is a device
-	device *device         // the owner; nil: the owner is not a device, or does not exist
-	job    *job            // the owner, or the job of the owning process; nil: the owner is neither job nor process
-	under  func(*job) bool // reports whether a job has programs under the limits
+	of        rules.Owner
+	owner     rules.Process   // user who may lower the limits
+	name      string          // name of the owner for errors
+	eventName string          // name of the owner for events
+	now       func() limited  // returns the limits in force; nil: the owner is a device
+	device    *device         // the owner; nil: the owner is not a device, or does not exist
+	job       *job            // the owner, or the job of the owning process; nil: the owner is neither job nor process
+	under     func(*job) bool // reports whether a job has programs under the limits
 }
 
 // limited is a job, a session, a rule, or the live limits of a user or cgroup. Its limits are computed from a rule, from a job's request,
@@ -181,23 +181,23 @@ func (a *Arbiter) subject(of rules.Owner, name string) *subject {
 	s := &subject{of: of}
 	switch of.Kind {
 	case rules.OfDevice:
-		if s.who, s.device = accounting.DeviceName(int(of.ID), false), a.device(int(of.ID)); s.device != nil {
-			s.who = s.device.String()
+		if s.name, s.device = accounting.DeviceName(int(of.ID), false), a.device(int(of.ID)); s.device != nil {
+			s.name = s.device.String()
 		}
 		s.under = func(*job) bool { return false }
 	case rules.OfRule:
 		s.now = func() limited { return a.policy.ByID(of.ID) }
-		s.who = a.RuleName(of.ID)
+		s.name = a.RuleName(of.ID)
 		rule := a.policy.ByID(of.ID) // nil: the rule does not exist any more, and its limits are dropped
 		s.under = func(j *job) bool { return rule != nil && j.Rule.Key == rule.Key }
 	case rules.OfUser:
 		s.now = func() limited { return a.limits[of] }
 		s.owner = rules.Process{UID: uint32(of.ID), User: name}
-		s.who = wording.User(s.owner.UID, name)
+		s.name = wording.User(s.owner.UID, name)
 		s.under = func(j *job) bool { return j.request.Process.UID == s.owner.UID }
 	case rules.OfCgroup:
 		s.now = func() limited { return a.limits[of] }
-		s.who = fmt.Sprintf(wording.Cgroup, wording.Plain(of.Path))
+		s.name = fmt.Sprintf(wording.Cgroup, wording.Plain(of.Path))
 		s.under = func(j *job) bool {
 			return slices.ContainsFunc(j.sessions, func(x *session) bool { return x.process.InCgroup(of.Path) })
 		}
@@ -206,8 +206,8 @@ func (a *Arbiter) subject(of rules.Owner, name string) *subject {
 	case rules.OfProcess:
 		s.ofProcess(a.sessionsOf(of)[0])
 	}
-	if s.whose == "" {
-		s.whose = s.who
+	if s.eventName == "" {
+		s.eventName = s.name
 	}
 	return s
 }
@@ -220,7 +220,7 @@ func (s *subject) ofJob(j *job) {
 	if j.Each() {
 		s.now = func() limited { return &j.newProcess().Client }
 	}
-	s.who, s.whose = wording.Job(uint64(j.id), "", ""), wording.Owned(s.owner.User, j.name())
+	s.name, s.eventName = wording.Job(uint64(j.id), "", ""), wording.Owned(s.owner.User, j.name())
 }
 
 // ofProcess describes the process of a session.
@@ -232,7 +232,7 @@ func (s *subject) ofProcess(x *session) {
 	s.under = func(j *job) bool {
 		return slices.ContainsFunc(j.sessions, func(y *session) bool { return y.limitOwner() == s.of })
 	}
-	s.who, s.whose = fmt.Sprintf("process %d", x.process.PID), wording.Owned(x.process.User, x.name())
+	s.name, s.eventName = fmt.Sprintf("process %d", x.process.PID), wording.Owned(x.process.User, x.name())
 }
 
 // check returns an error if a change makes no sense for the owner, or is not permitted. force: the change may exceed the limits of the
@@ -309,11 +309,11 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []limitVa
 		if from == to {
 			from, to = was[i].value.Exact(), is.value.Exact()
 		}
-		e := Event{Time: now, Kind: EventLimits, Device: rules.AllDevices, UID: c.UID, ByPID: c.PID, User: s.owner.User, Setting: is.file, From: from, To: to, Whose: s.whose}
+		e := Event{Time: now, Kind: EventLimits, Device: rules.AllDevices, UID: c.UID, ByPID: c.PID, User: s.owner.User, Setting: is.file, From: from, To: to, Whose: s.eventName}
 		if s.job != nil {
 			e.in(s.job)
 		}
-		whose := s.whose
+		whose := s.eventName
 		if is.device != nil {
 			e.Device = is.device.Index
 		}

@@ -114,10 +114,10 @@ func (a *Arbiter) holdersState(at *limit) string {
 		}
 	}
 	for _, h := range a.reservations(at.device, budgetOf(at.shared)) {
-		if j, ok := h.who.(*job); ok {
+		if j, ok := h.holder.(*job); ok {
 			fmt.Fprintf(&b, " job %d", j.id)
 		} else {
-			b.WriteString(" " + h.who.(*shared).describe())
+			b.WriteString(" " + h.holder.(*shared).describe())
 		}
 	}
 	return b.String()

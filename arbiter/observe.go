@@ -57,7 +57,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	if listed && first.unverified && figure.Bytes >= p.Used() {
 		a.confirmLeases(now, leases)
 	}
-	anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, MaxContext: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
+	resetMark := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, MaxContext: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
 	for i, n := range p.Away(figure.Bytes) {
 		if l := living[i]; l.device.IsGPU() && (n > 0 || l.awayShown) {
 			l.SetAway(n)
@@ -66,7 +66,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	}
 	a.trimHeadroom(first)
 	for _, l := range living {
-		if anew && !l.spoiled {
+		if resetMark && !l.spoiled {
 			a.showFlags(l)
 		}
 		if a.policy.ChargeOverhead || l.extra.Excess > 0 || l.Charged() > 0 {

@@ -135,7 +135,7 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 		e.in(owner)
 	case *shared:
 		if whose = owner.describe(); owner.limit != nil && !owner.ofCgroup() {
-			e.UID, e.User, whose = uint32(owner.limit.Of.ID), owner.limit.User, owner.who
+			e.UID, e.User, whose = uint32(owner.limit.Of.ID), owner.limit.User, owner.ownerName
 		}
 	}
 	if e.Text = fmt.Sprintf(wording.Within, whose, sums.Limit.Human(), a.device(p.device)); kind == EventOver {

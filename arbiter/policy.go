@@ -38,16 +38,16 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	charged := a.policy.ChargeOverhead
 	maps.DeleteFunc(a.limits, func(of rules.Owner, _ *rules.Limits) bool { return of.Kind == rules.OfRule })
 	a.policy = p.InForce(a.limits)
-	var which func(*job) bool // nil: jobs whose rule has changed
+	var under func(*job) bool // nil: jobs whose rule has changed
 	for _, d := range a.devices {
 		was, most := d.bounds(), d.grantable()
 		if a.configure(d); d.bounds() != was || d.grantable() != most {
-			which = allJobs
+			under = allJobs
 		}
 		a.updateCapacity(now, d)
 		a.slotsChanged(now, d)
 	}
-	a.renew(now, which, false)
+	a.renew(now, under, false)
 	if charged != a.policy.ChargeOverhead {
 		a.keepHeadrooms(now)
 	}

@@ -40,7 +40,7 @@ func (a *Arbiter) donors(asker *lease, r *accounting.Refusal) (found []donor, to
 // recall recalls as much idle credit as the limit is short of. It takes the donors with the largest gain first, to change few credit words.
 func (a *Arbiter) recall(asker *lease, from []donor, r *accounting.Refusal) {
 	slices.SortStableFunc(from, func(x, y donor) int { return cmp.Compare(y.gain, x.gain) })
-	short, told := r.Short, Event{Kind: EventRecalled, Device: r.Device}
+	short, e := r.Short, Event{Kind: EventRecalled, Device: r.Device}
 	for _, c := range from {
 		if short == 0 {
 			break
@@ -48,24 +48,24 @@ func (a *Arbiter) recall(asker *lease, from []donor, r *accounting.Refusal) {
 		got := a.recallIdle(c.lease, min(c.gain, short))
 		a.stats.RecalledBytes += uint64(got)
 		if short = short.Less(got); got > 0 {
-			told.Bytes = told.Bytes.Plus(got)
-			told.Leases++
+			e.Bytes = e.Bytes.Plus(got)
+			e.Leases++
 		}
 	}
-	a.recalled(asker, told)
+	a.recalled(asker, e)
 }
 
 // recalled records an event with the number of leases that gave credit, and the lease that the credit was recalled for.
-func (a *Arbiter) recalled(asker *lease, told Event) {
-	if told.Bytes == 0 {
+func (a *Arbiter) recalled(asker *lease, e Event) {
+	if e.Bytes == 0 {
 		return
 	}
 	if asker != nil {
-		told.about(&asker.session.process)
-		told.in(asker.session.job)
-		told.Lease, told.program = asker.id, asker.session.name()
+		e.about(&asker.session.process)
+		e.in(asker.session.job)
+		e.Lease, e.program = asker.id, asker.session.name()
 	}
-	a.event(told)
+	a.event(e)
 }
 
 // recallFor recalls idle credit of leases other than asker, at one limit after the other, until check returns nil. At a limit at which all

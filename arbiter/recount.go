@@ -110,20 +110,20 @@ func (a *Arbiter) recountThreads(now time.Time, l *lease, makers []Maker) {
 	had := l.slotCount()
 	l.makers.UnmakeAll()
 	l.holds = 0
-	for _, said := range makers {
-		l.holds = min(l.holds+said.Holds, maxObjects)
-		said.Thread = a.trackThread(l, said.Thread)
-		l.makers.Make(said)
+	for _, reported := range makers {
+		l.holds = min(l.holds+reported.Holds, maxObjects)
+		reported.Thread = a.trackThread(l, reported.Thread)
+		l.makers.Make(reported)
 	}
 	a.forgetThreads(now, l)
-	given := had - l.slotCount() // slots that forgetThreads has just given back
-	for _, said := range makers {
-		if said.Contexts+said.Streams+said.Holds == 0 || a.hasSlot(l, said.Thread) {
+	returned := had - l.slotCount() // slots that forgetThreads has just given back
+	for _, reported := range makers {
+		if reported.Contexts+reported.Streams+reported.Holds == 0 || a.hasSlot(l, reported.Thread) {
 			continue
 		}
-		if given > 0 || a.slotIsFree(l, said.Thread) {
-			a.takeSlot(now, l, said.Thread)
-			given--
+		if returned > 0 || a.slotIsFree(l, reported.Thread) {
+			a.takeSlot(now, l, reported.Thread)
+			returned--
 		}
 	}
 }

@@ -155,7 +155,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 		s.opened = l.opened
 	}
 	a.restoreObjects(now, l, held.Makers)
-	if _, lent := l.word.Streams(); lent {
+	if _, delegated := l.word.Streams(); delegated {
 		a.renewDelegation(l)
 	}
 	a.charge(now, l)

@@ -34,7 +34,7 @@ func (a *Arbiter) capOf(c *rules.Limits) *shared {
 		s.limit = c // the limits may have been changed
 		return s
 	}
-	return a.share(&shared{key: capKey(c.Of), limit: c, who: c.String(), budget: a.ledger.OpenCap()})
+	return a.share(&shared{key: capKey(c.Of), limit: c, ownerName: c.String(), budget: a.ledger.OpenCap()})
 }
 
 // cgroupsAround returns the caps of the cgroups around a process, in all hierarchies, that have a limit. The narrower ones come first.
@@ -103,7 +103,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	}
 	s := a.shareds[key]
 	if s == nil {
-		s = a.share(&shared{key: key, who: who, budget: a.ledger.OpenBudget(nil)})
+		s = a.share(&shared{key: key, ownerName: who, budget: a.ledger.OpenBudget(nil)})
 	}
 	s.rule = j.Rule
 	return s

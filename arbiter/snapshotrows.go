@@ -33,7 +33,7 @@ func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
 	}
 	for sh := range l.session.shares {
 		if to.Shared == "" || !sh.ofCgroup() { // the budget of the user or the rule, else that of the innermost cgroup
-			to.Shared = sh.who
+			to.Shared = sh.ownerName
 		}
 	}
 	l.setBy(&to)
@@ -260,11 +260,11 @@ func (a *Arbiter) budgetStates() ([]figures.BudgetState, map[*shared]*figures.Bu
 			continue
 		}
 		if key := capKey(of); a.shareds[key] == nil {
-			all = append(all, &shared{key: key, limit: c, who: c.String()})
+			all = append(all, &shared{key: key, limit: c, ownerName: c.String()})
 		}
 	}
 	slices.SortFunc(all, func(x, y *shared) int {
-		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()), cmp.Compare(x.state().Name, y.state().Name))
+		return cmp.Or(cmp.Compare(x.ownerName, y.ownerName), cmp.Compare(x.key.rule.String(), y.key.rule.String()), cmp.Compare(x.state().Name, y.state().Name))
 	})
 	states := make([]figures.BudgetState, 0, len(all))
 	at := make(map[*shared]*figures.BudgetState, len(all))
@@ -304,7 +304,7 @@ func (a *Arbiter) addToBudget(to *figures.BudgetState, s *session) {
 // state describes a shared budget, without its figures on devices.
 func (s *shared) state() figures.BudgetState {
 	if s.ofCgroup() {
-		return figures.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.key.cgroup}
+		return figures.BudgetState{Name: wording.AllIn + s.ownerName, Scope: string(rules.ScopeCgroup), Cgroup: s.key.cgroup}
 	}
 	if s.limit != nil {
 		streams := s.limit.Streams()
@@ -314,7 +314,7 @@ func (s *shared) state() figures.BudgetState {
 		}
 		return state
 	}
-	return figures.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
+	return figures.BudgetState{Name: s.ownerName, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
 }
 
 // ruleStates describes the rules, in the order in which they are matched.

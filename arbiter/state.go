@@ -135,12 +135,12 @@ type device struct {
 // shared is a budget that several jobs share: the budget of a rule whose scope is "user", "cgroup" or "rule", or a cap, which is the live
 // limit of a user or a cgroup and applies in addition to the rules.
 type shared struct {
-	key    sharedKey
-	limit  *rules.Limits // live limits of a user or a cgroup; nil: the budget is that of a rule
-	rule   *rules.Terms  // rule of the budget; nil: the budget is a cap
-	who    string        // "user bob", "cgroup /a.slice", "rule students"
-	budget *accounting.Budget
-	at     map[*device]*limit // limits at which requests wait for bytes of the budget
+	key       sharedKey
+	limit     *rules.Limits // live limits of a user or a cgroup; nil: the budget is that of a rule
+	rule      *rules.Terms  // rule of the budget; nil: the budget is a cap
+	ownerName string        // "user bob", "cgroup /a.slice", "rule students"
+	budget    *accounting.Budget
+	at        map[*device]*limit // limits at which requests wait for bytes of the budget
 }
 
 // sharedKey identifies a shared budget by its rule and by its user or cgroup. The key stays when a reload moves the rule to another place.

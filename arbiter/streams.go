@@ -17,7 +17,7 @@ const maxRestoredStreams = 1 << 16
 // streams returns how many streams a lease has now.
 func (a *Arbiter) streams(l *lease) int {
 	if l.delegated {
-		if n, lent := l.word.Streams(); lent {
+		if n, delegated := l.word.Streams(); delegated {
 			a.setStreams(l, min(n, l.delegatedMax))
 		}
 	}
@@ -35,7 +35,7 @@ func (a *Arbiter) revokeStreams(l *lease) {
 	if !l.delegated {
 		return
 	}
-	if n, lent := l.word.CloseStreams(); lent {
+	if n, delegated := l.word.CloseStreams(); delegated {
 		a.setStreams(l, min(n, l.delegatedMax))
 		l.delegated = false
 	}

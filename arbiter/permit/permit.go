@@ -83,11 +83,11 @@ func (s *Sets[J, P, H]) HeldByOthers(k Kind, job J) bool {
 
 // Grant grants an owner permits of these kinds, in addition to those that it has.
 func (s *Sets[J, P, H]) Grant(key Key[J, P], kinds Kinds, h H) {
-	for k, given := range kinds {
-		if given && s[k] == nil {
+	for k, granted := range kinds {
+		if granted && s[k] == nil {
 			s[k] = make(map[Key[J, P]]H)
 		}
-		if given {
+		if granted {
 			s[k][key] = h
 		}
 	}

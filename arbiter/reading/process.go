@@ -111,7 +111,7 @@ type Device struct {
 
 // Read compares the reading of a process with what its members use. listed is false if the reading does not list the process. It returns
 // true if a low-water mark of a credit word explained some usage; the caller must reset the marks, so that they explain it only once.
-func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed bool) (anew bool) {
+func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed bool) (resetMark bool) {
 	first := p.members[0].Extra
 	var overhead accounting.Bytes
 	if listed {
@@ -122,14 +122,14 @@ func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed boo
 		first.freed = 0
 	}
 	first.freed = min(first.freed, first.Overhead)
-	anew = p.findExcess(figure, d.Costs.leastOf(uid, d.MaxContext))
+	resetMark = p.findExcess(figure, d.Costs.leastOf(uid, d.MaxContext))
 	p.confirm(d, uid)
-	return anew
+	return resetMark
 }
 
 // findExcess finds the usage that no call asked for and that two readings agree on. It excludes what the process may have used and freed
 // during the reading, or since the low-water mark of its credit word was reset.
-func (p *Process) findExcess(figure, context accounting.Bytes) (anew bool) {
+func (p *Process) findExcess(figure, context accounting.Bytes) (resetMark bool) {
 	first := p.members[0]
 	switch {
 	case first.Spoiled:

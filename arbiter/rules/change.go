@@ -112,9 +112,9 @@ func (c Change) NotOwner() error { return c.Denied(wording.NotOwner, wording.Use
 // the name of the owner.
 func (c Change) CheckOwner(of Owner, who string) error {
 	kind := kinds[of.Kind]
-	given := c.Rows()
+	rows := c.Rows()
 	switch {
-	case slices.ContainsFunc(given, func(r Row) bool { return !of.Has(r.File) }):
+	case slices.ContainsFunc(rows, func(r Row) bool { return !of.Has(r.File) }):
 		return Wrong(ErrRange, kind.others, who)
 	case c.Slots != nil && *c.Slots < 0:
 		return Wrong(ErrRange, wording.NoSlots, *c.Slots)
