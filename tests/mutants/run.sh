@@ -4,7 +4,8 @@
 # run.sh: apply each mutant to a copy of the tree, one at a time, and check that its
 # test fails. README.md beside this file has the form of a mutant. MUTANTS limits the run
 # to some rows (B2,C3). The copy is kept between runs, so that make rebuilds only the files
-# that a patch changes.
+# that a patch changes. Once the copy is made, nothing is read from the checkout, which may
+# change during the run.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${MUTANTS:=}"
@@ -41,15 +42,18 @@ restore() {
     fi
 }
 
-# build PACKAGE LOG: build the programs that a test may run, and the test itself.
+# build PACKAGE: build the package's tests, and what a mutant changes of the programs that they run. Only tests below
+# tests/ run any.
 build() {
-    "$MAKE" -C "$tree" --no-print-directory test-build VERSION=mutant &&
-        (cd "$tree" && "$GO" test -c -o "$work/test.bin" "$1")
+    if [[ $1 == ./tests/* ]]; then
+        "$MAKE" --no-print-directory build VERSION=mutant || return
+    fi
+    "$GO" test -c -o "$work/test.bin" "$1"
 }
 
 # try PACKAGE TESTS: run the tests like go test.
 try() {
-    (cd "$tree/$1" && GPUARB_TEST_PATIENCE=20s timeout -k 10 300 "$work/test.bin" -test.v -test.timeout 4m -test.run "^($2)\$")
+    (cd "$1" && GPUARB_TEST_PATIENCE=20s timeout -k 10 300 "$work/test.bin" -test.v -test.timeout 4m -test.run "^($2)\$")
 }
 
 # tests_of PACKAGE PATCH...: print the tests of a package that the mutants name, joined by |.
@@ -69,7 +73,9 @@ baseline() {
     local patch package tests name bad=0
     for package in $(for patch; do head_of "$patch" Test; done | awk '{ print $1 }' | sort -u); do
         tests=$(tests_of "$package" "$@")
-        if ! { build "$package" && try "$package" "$tests"; } >"$work/baseline.log" 2>&1; then
+        if ! {
+            "$MAKE" --no-print-directory test-build VERSION=mutant && build "$package" && try "$package" "$tests"
+        } >"$work/baseline.log" 2>&1; then
             tail -n 40 "$work/baseline.log"
             bad=1
         fi
@@ -83,13 +89,15 @@ baseline() {
     return $bad
 }
 
-# judge PATCH LOG: print killed, SURVIVED, or the reason why the mutant could not be tested.
+# judge PATCH LOG: apply the patch, test, and undo the patch. print killed, SURVIVED, or the reason why the mutant could not be tested.
 judge() {
     local patch=$1 log=$2 package name rc=0
     read -r package _ name <<<"$(head_of "$patch" Test)"
-    if ! git -C "$tree" apply "$PWD/$patch" >"$log" 2>&1; then
+    if ! git apply "$patch" >"$log" 2>&1; then
         echo 'ERROR: does not apply'
-    elif ! build "$package" >"$log" 2>&1; then
+        return
+    fi
+    if ! build "$package" >"$log" 2>&1; then
         echo 'ERROR: does not build'
     else
         try "$package" "$name" >"$log" 2>&1 || rc=$?
@@ -105,18 +113,14 @@ judge() {
             echo 'killed (crash or timeout)'
         fi
     fi
-}
-
-# undo PATCH: restore the files that the patch changed.
-undo() {
-    local file
-    sed -n -e 's,^diff --git a/\(.*\) b/.*,\1,p' -e 's,^+++ b/,,p' "$1" | sort -u |
-        while read -r file; do restore "$file"; done
+    git apply -R "$patch"
 }
 
 main() {
     local patch row start verdict killed=0 survived=0 errors=0
     local -a patches=()
+    sync_tree
+    cd "$tree"
     for patch in tests/mutants/*.patch; do
         row=$(head_of "$patch" Row)
         if [ -e "$patch" ] && { [ -z "$MUTANTS" ] || [[ ,$MUTANTS, == *,"$row",* ]]; }; then
@@ -127,13 +131,11 @@ main() {
         echo "mutants: there is none${MUTANTS:+ for $MUTANTS}" >&2
         return 1
     fi
-    sync_tree
     baseline "${patches[@]}"
     printf '%-5s %-40s %7s  %s\n' ROW MUTANT SECONDS RESULT
     for patch in "${patches[@]}"; do
         start=$SECONDS
         verdict=$(judge "$patch" "$work/$(basename "$patch" .patch).log")
-        undo "$patch"
         printf '%-5s %-40s %7d  %s\n' "$(head_of "$patch" Row)" "$(basename "$patch" .patch)" \
             $((SECONDS - start)) "$verdict"
         case $verdict in
