@@ -225,18 +225,18 @@ type reader struct {
 	d     *Daemon
 	index int
 	wake  chan struct{}
-	first chan struct{} // closed when the first reading is in the books
+	first chan struct{} // closed when the arbiter has the first reading
 
 	names map[int]named // processes without a lease, by PID; only the goroutine of run uses this field and those up to lost
 	gap   time.Duration // pause before the next reading while leases drain
 	pace  *rate.Limiter // on average one reading per readOften, and readBurst at once
 	lost  bool          // the last reading said that the device is lost
 
-	mu     sync.Mutex
-	since  time.Time     // time of the last answer, or of the first question
-	asking bool          // a reading is in progress
-	failed bool          // the last reading failed
-	booked chan struct{} // closed after the next reading for the books; nil: no goroutine waits for it
+	mu       sync.Mutex
+	since    time.Time     // time of the last answer, or of the first question
+	asking   bool          // a reading is in progress
+	failed   bool          // the last reading failed
+	compared chan struct{} // closed after the next compared reading; nil: no goroutine waits for it
 
 	draining map[*session]struct{} // dead sessions with a lease on the device; the daemon's lock guards it
 }

@@ -29,7 +29,7 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	}
 	p := process(f, peer.PID)
 	setUser(&p, peer)
-	d.checkFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // the cgroup may have been created again, without the limit of the removed one
+	d.checkFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // first drop the limits of removed cgroups: a new cgroup at the old path must not inherit them
 	return p, nil
 }
 

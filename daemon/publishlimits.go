@@ -9,7 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// jobFlags are the flags of a job on which the limits of its processes depend, and whether its requests wait.
+// jobFlags are the flags of a job that pages publish: whether limits count per process, and whether its requests
+// wait.
 const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
 
 // publishLimitsLocked writes the limits of a session's job to the session's page.

@@ -49,25 +49,25 @@ func newReader(d *Daemon, index int) *reader {
 func (r *reader) run(ctx context.Context) {
 	defer r.d.catchPanic(nil)
 	began := r.d.now()
-	booked := began // start of the last reading for the books
+	compared := began // start of the last compared reading
 	r.read(began, true)
 	close(r.first)
-	for r.wait(ctx, began, booked) {
+	for r.wait(ctx, began, compared) {
 		began = r.d.now()
-		books := began.Sub(booked) >= readEvery
-		if books {
-			booked = began
+		compare := began.Sub(compared) >= readEvery
+		if compare {
+			compared = began
 		}
-		r.read(began, books)
+		r.read(began, compare)
 		r.findKeepers() // for dead processes whose memory is still in use
 	}
 }
 
 // wait waits until the next reading is due; false: ctx has ended.
-func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
+func (r *reader) wait(ctx context.Context, began, compared time.Time) bool {
 	ended := r.d.now()
 	notBefore := ended.Add(min(readPauseFactor*ended.Sub(began), readOften))
-	next := booked.Add(r.every()).Sub(r.d.now())
+	next := compared.Add(r.every()).Sub(r.d.now())
 	if r.urgent() {
 		next = min(next, r.gap)
 		r.gap = min(2*r.gap, readOften)
@@ -124,15 +124,16 @@ func (r *reader) every() time.Duration {
 // user.
 func (r *reader) shouldSkip() bool { return r.every() == readIdle && r.d.inv.Suspended(r.index) }
 
-// read takes one reading. With books, the arbiter compares it with the use of the leases, once a second: a difference
-// counts only if it lasts from one such reading to the next. Every reading shows whose memory is free again.
-func (r *reader) read(began time.Time, books bool) {
+// read takes one reading. If compare is set, the arbiter compares it with the use of the leases, once a second: a
+// difference counts only if it lasts from one such reading to the next. Every reading shows whose memory is free
+// again.
+func (r *reader) read(began time.Time, compare bool) {
 	d := r.d
 	var reading *arbiter.Reading
-	if books {
+	if compare {
 		reading = r.prepare()
 	}
-	waited := r.begin(books)
+	waited := r.begin(compare)
 	defer waited()
 	usage, err := d.inv.Read(r.index)
 	r.end(err)
@@ -140,7 +141,7 @@ func (r *reader) read(began time.Time, books bool) {
 		d.log.Debug("cannot read the device", "device", r.index, "err", err)
 		return
 	}
-	if books {
+	if compare {
 		r.figures(reading, began, usage)
 	}
 	d.lock()
@@ -158,7 +159,7 @@ func (r *reader) read(began time.Time, books bool) {
 		if dev, ok := d.deviceByIndex(r.index); ok {
 			d.arb.AddDevice(now, d.deviceOf(dev))
 		}
-	case books:
+	case compare:
 		reading.Apply(d.now())
 	}
 	r.drainedLocked(began, usage)
@@ -187,19 +188,19 @@ func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.U
 }
 
 // begin records that a reading begins. It returns a function that wakes the requests that wait for its end.
-func (r *reader) begin(books bool) (waited func()) {
+func (r *reader) begin(compare bool) (waited func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.failed {
 		r.since = r.d.now()
 	}
 	r.asking = true
-	booked := r.booked
-	if !books || booked == nil {
+	compared := r.compared
+	if !compare || compared == nil {
 		return func() {}
 	}
-	r.booked = nil
-	return func() { close(booked) }
+	r.compared = nil
+	return func() { close(compared) }
 }
 
 // end records that the device has answered.
@@ -209,11 +210,11 @@ func (r *reader) end(err error) {
 	r.asking, r.failed = false, err != nil
 }
 
-// awaited reports whether a request waits for the next reading for the books.
+// awaited reports whether a request waits for the next compared reading.
 func (r *reader) awaited() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.booked != nil
+	return r.compared != nil
 }
 
 // silent returns for how long the device has not answered; 0: no answer is outstanding.
@@ -274,28 +275,28 @@ func (r *reader) forgetNames(listed []inventory.ProcessUsage) {
 	})
 }
 
-// awaitReading waits, for patience at most, until the books have a reading of a device that began after the call. The
-// lock must not be held.
+// awaitReading waits, for patience at most, until the arbiter has compared a reading of a device that began after the
+// call. The lock must not be held.
 func (d *Daemon) awaitReading(index int, patience time.Duration) {
 	r := d.readers()[index]
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
-	if r.booked == nil {
-		r.booked = make(chan struct{})
+	if r.compared == nil {
+		r.compared = make(chan struct{})
 	}
-	booked := r.booked
+	compared := r.compared
 	r.mu.Unlock()
 	signal(r.wake)
 	select {
-	case <-booked:
+	case <-compared:
 	case <-d.after(patience):
 	case <-d.ctx.Done():
 	}
 }
 
-// checkDevicesLocked reports devices that do not answer to the arbiter. Their last figures stay in use.
+// checkDevicesLocked tells the arbiter which devices do not answer. Their last figures stay in use.
 func (d *Daemon) checkDevicesLocked() {
 	now := d.now()
 	for _, r := range d.readers() {

@@ -15,7 +15,7 @@ const gib = 1 << 30
 // device returns the state of one device.
 func (b *bench) device(index int) figures.DeviceState { return b.Snapshot().Devices[index] }
 
-// TestHungDevice makes one device hang. The device is marked and its books stay unchanged. The other device
+// TestHungDevice makes one device hang. The device is marked and its figures stay unchanged. The other device
 // continues. When the device answers again, its state is as before.
 func TestHungDevice(t *testing.T) {
 	b := newClockedBench(t, gib, gib)

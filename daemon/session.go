@@ -48,7 +48,7 @@ func sessionOf(index int, r *statefile.Session) *session {
 		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
 }
 
-// request returns the session's request for the arbiter, by its record.
+// request returns the request with which the arbiter opens the session, built from its record.
 func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	r := s.record
 	request := arbiter.SessionRequest{Process: proc, Job: s.job, Max: optionalSize(r.Max, r.MaxPerMille), Streams: int(r.Streams),
