@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The accounting of one allocation around a CUDA driver call. A wrapper reserves bytes (open),
-// calls the driver, and settles: the bytes become a table entry, or are returned. For a free it
-// removes the entry, calls the driver, and returns the bytes. Used by array.c, memory.c, limit.c
+// calls the driver, and settles: the bytes become a table entry, or are released. For a free it
+// removes the entry, calls the driver, and releases the bytes. Used by array.c, memory.c, limit.c
 // and hooks.c. struct ga_allocation is in core/admit.h; blocks of pools are in cuda/async.c.
 #ifndef GA_CUDA_ALLOCATION_H
 #define GA_CUDA_ALLOCATION_H
@@ -88,7 +88,7 @@ static inline void ga_cuda_allocation_put_back(const struct ga_allocation *c) {
         ga_charge_for_good(c->root, &c->entry);
 }
 
-// Settles a free after the driver's answer: returns the bytes, or inserts the entry again.
+// Settles a free after the driver's answer: releases the bytes, or inserts the entry again.
 static inline void ga_cuda_allocation_freed(const struct ga_allocation *c, ga_result result) {
     if (GA_LIKELY(result == GA_CUDA_SUCCESS))
         ga_allocation_release(c);

@@ -27,8 +27,8 @@ bool ga_cuda_context_find_green(struct ga_root *root, ga_green green, struct ga_
     return ga_self_find_key(&ga_cuda(root)->contexts, key_of_green(green), entry);
 }
 
-// Returns a context to the daemon, if it is counted.
-static void return_context(struct ga_root *root, const struct ga_entry *entry) {
+// Releases a context at the daemon, if it is counted.
+static void release_context(struct ga_root *root, const struct ga_entry *entry) {
     if (entry->kind != GA_CUDA_CONTEXT_FROM_GREEN && entry->kind != GA_CUDA_CONTEXT_UNREPORTED)
         ga_admit_return(root, GA_OBJECT_CONTEXT, entry->device, 1, (uint32_t)entry->bytes,
                         entry->tag);
@@ -55,7 +55,7 @@ bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device) {
 void ga_cuda_context_not_made(const struct ga_allocation *c) {
     if (!c->root)
         return;
-    return_context(c->root, &c->entry);
+    release_context(c->root, &c->entry);
     ga_publish_context_end(c->root, c->entry.device);
 }
 
@@ -91,14 +91,14 @@ static bool put_made(struct ga_root *root, struct ga_entry *entry, struct ga_ent
     return put;
 }
 
-// Returns the context of a replaced entry to the daemon. Either it is the same context, which was
+// Releases the context of a replaced entry at the daemon. Either it is the same context, which was
 // counted twice, or it has ended.
 static void after_replacing(struct ga_root *root, const struct ga_entry *old,
                             const struct ga_entry *by) {
     if (!old->key)
         return;
     atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
-    return_context(root, old);
+    release_context(root, old);
     if (old->context != by->context && is_context(old))
         ga_cuda_context_end(root, old->context);
 }
@@ -152,7 +152,7 @@ struct ga_entry ga_cuda_context_notice(struct ga_root *root, ga_context context,
     ga_admit_object(root, GA_OBJECT_CONTEXT, device, GA_FLAG_NOTICED, &entry.tag);
     entry.kind = kind;
     if (!change(root, &entry)) // another thread has ended the context
-        return_context(root, &entry);
+        release_context(root, &entry);
     return entry;
 }
 
@@ -167,13 +167,13 @@ ga_result ga_cuda_context_created(struct ga_allocation *c, ga_result result,
     return result;
 }
 
-// Removes a handle from the table, raises the epoch, and returns the charge.
+// Removes a handle from the table, raises the epoch, and releases the context.
 static void forget(struct ga_root *root, struct ga_key key) {
     struct ga_entry entry;
     bool known = ga_self_remove_key(&ga_cuda(root)->contexts, key, &entry);
     atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
     if (known)
-        return_context(root, &entry);
+        release_context(root, &entry);
 }
 
 void ga_cuda_context_forget(struct ga_root *root, uint64_t context) {
@@ -229,7 +229,7 @@ void ga_cuda_context_end(struct ga_root *root, uint64_t serial) {
         // The epoch rises before the sweep: see ga_cuda_context_check.
         atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
         for (uint32_t i = 0; i < count; i++)
-            return_context(root, &taken[i]);
+            release_context(root, &taken[i]);
     } while (count > 0);
     if (serial)
         sweep(root, serial);

@@ -42,7 +42,7 @@ bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device);
 // c->entry, and for a green context the serial number of the primary context. Other contexts get a
 // new serial number here.
 void ga_cuda_context_made(struct ga_allocation *c);
-// Returns the context to the daemon, because the driver has refused it.
+// Releases the context at the daemon, because the driver has refused it.
 void ga_cuda_context_not_made(const struct ga_allocation *c);
 
 // Returns the entry of a context, given its handle. A context that is not in the table gets a
@@ -56,7 +56,7 @@ bool ga_cuda_context_find(struct ga_root *root, uint64_t context, struct ga_entr
 bool ga_cuda_context_find_green(struct ga_root *root, ga_green green, struct ga_entry *entry);
 // Removes the handle of a context that was made by cuCtxFromGreenCtx.
 void ga_cuda_context_forget(struct ga_root *root, uint64_t context);
-// Removes the handle of a green context, and returns its charge.
+// Removes the handle of a green context, and releases the context.
 void ga_cuda_context_forget_green(struct ga_root *root, ga_green green);
 
 // Settles a context after a call that creates one (cuCtxCreate), according to result. Returns
@@ -64,7 +64,7 @@ void ga_cuda_context_forget_green(struct ga_root *root, ga_green green);
 ga_result ga_cuda_context_created(struct ga_allocation *c, ga_result result,
                                   const ga_context *context);
 
-// Removes a context that the driver has ended, returns it to the daemon, and sweeps all entries
+// Removes a context that the driver has ended, releases it at the daemon, and sweeps all entries
 // with its serial number. serial 0: the context was not in the table. Then this only raises the
 // epoch, because another thread may be about to insert the context.
 void ga_cuda_context_end(struct ga_root *root, uint64_t serial);

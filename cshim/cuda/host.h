@@ -17,7 +17,7 @@ bool ga_cuda_host_open(struct ga_allocation *c, uint64_t bytes);
 // Settles the block after the driver's answer. *at is read only if the driver has succeeded.
 ga_result ga_cuda_host_settle(struct ga_allocation *c, ga_result result, void *const *at,
                               enum ga_cuda_host_kind kind);
-// Reserves the bytes of a block from a pool in host memory. The block is returned in the call that
+// Reserves the bytes of a block from a pool in host memory. The block is released in the call that
 // frees it, although the free may execute later.
 bool ga_cuda_host_open_pooled(struct ga_allocation *c, struct ga_root *root, uint64_t bytes);
 

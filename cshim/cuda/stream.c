@@ -42,7 +42,7 @@ bool ga_cuda_stream_open_green(struct ga_allocation *c, ga_green green) {
     return ask_on(c, known ? on.device : -1);
 }
 
-static void return_streams(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
+static void release_streams(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
     ga_admit_return(root, GA_OBJECT_STREAM, entry->device, count, (uint32_t)entry->bytes,
                     entry->tag);
 }
@@ -53,7 +53,7 @@ ga_result ga_cuda_stream_created(struct ga_allocation *c, ga_result result,
     if (!c->root)
         return result;
     if (result != GA_CUDA_SUCCESS) {
-        return_streams(c->root, &c->entry, 1);
+        release_streams(c->root, &c->entry, 1);
         return result;
     }
     c->entry.key = (uint64_t)(uintptr_t)*stream;
@@ -62,11 +62,11 @@ ga_result ga_cuda_stream_created(struct ga_allocation *c, ga_result result,
     // If there is no memory for its entry, the stream is destroyed again. If the driver refuses
     // that, the stream stays counted.
     if (!put && GA_ASK(cuStreamDestroy_v2, *stream)) {
-        return_streams(c->root, &c->entry, 1);
+        release_streams(c->root, &c->entry, 1);
         return GA_CUDA_OUT_OF_MEMORY;
     }
     if (old.key) // destroyed by a call that the library has not seen
-        return_streams(c->root, &old, 1);
+        release_streams(c->root, &old, 1);
     ga_cuda_context_check(c->root, c->entry.context, c->epoch);
     return result;
 }
@@ -86,7 +86,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!ours)
         return result;
     if (result == GA_CUDA_SUCCESS) {
-        return_streams(root, &entry, 1);
+        release_streams(root, &entry, 1);
         return result;
     }
     ga_self_put(&root->streams, &entry, &old);
@@ -100,9 +100,9 @@ struct batch {
     struct ga_entry entry[BATCH];
 };
 
-// Returns those streams of a batch that are still in the table, with one request for each thread
+// Releases those streams of a batch that are still in the table, with one request for each thread
 // that made streams.
-static void return_batch(struct ga_root *root, struct batch *b) {
+static void release_batch(struct ga_root *root, struct batch *b) {
     for (uint32_t i = 0; i < b->count; i++) {
         if (!ga_self_remove(&root->streams, b->entry[i].key, &b->entry[i]))
             b->entry[i].key = 0;
@@ -119,7 +119,7 @@ static void return_batch(struct ga_root *root, struct batch *b) {
             count += same;
             e->key = same ? 0 : e->key;
         }
-        return_streams(root, first, count);
+        release_streams(root, first, count);
     }
 }
 
@@ -132,7 +132,7 @@ void ga_cuda_stream_sweep(struct ga_root *root, uint64_t serial) {
         while (ga_self_next(&walk, &e))
             if (e.context == serial && b.count < BATCH)
                 b.entry[b.count++] = e;
-        return_batch(root, &b);
+        release_batch(root, &b);
     } while (b.count == BATCH);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Returns the bytes and slots of objects and contexts that end (call.h).
+// Releases the bytes and slots of objects and contexts that end (call.h).
 #include "opencl/call.h"
 
 #include "core/admit.h"
@@ -38,8 +38,8 @@ void ga_opencl_call_context_ended(struct ga_opencl_context_slots *context) {
         ga_opencl_call_end_all();
 }
 
-// Returns the slots of a context, and frees its record. A forked child has its parent's contexts in
-// its memory, but not their slots: there the generation differs.
+// Releases the slots of a context, and frees its record. A forked child has its parent's contexts
+// in its memory, but not their slots: there the generation differs.
 static void release_slots(struct ga_root *root, struct ga_opencl_context_slots *context) {
     if (context->generation != atomic_load(&root->generation))
         return;

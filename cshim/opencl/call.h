@@ -9,8 +9,8 @@
 // in every version from 1.1 on).
 //
 // The driver calls that function right before it frees the object's memory. If that happens in a
-// call of the program, the bytes are returned when the call returns, because the memory is free
-// then. In a thread of the driver the bytes are returned at once, because the library does not see
+// call of the program, the bytes are released when the call returns, because the memory is free
+// then. In a thread of the driver the bytes are released at once, because the library does not see
 // when the thread has freed the memory.
 #ifndef GA_OPENCL_CALL_H
 #define GA_OPENCL_CALL_H
@@ -21,7 +21,7 @@
 // The slots of a context: the first member of the context's record (context.c).
 struct ga_opencl_context_slots {
     uint64_t generation; // root's generation when they were taken (it differs in a forked child);
-                         // 0: the slots are returned
+                         // 0: the slots are released
     struct ga_slots slots;
     struct ga_opencl_context_slots *next; // next context that has ended in the same call, or NULL
 };
@@ -41,7 +41,7 @@ struct ga_opencl_call {
 };
 extern __thread struct ga_opencl_call ga_opencl_call __attribute__((tls_model("initial-exec")));
 
-// Returns the bytes of objects that have ended in the call. It must be called before the call
+// Releases the bytes of objects that have ended in the call. It must be called before the call
 // returns. It must also be called before the thread reserves bytes, because a thread can have bytes
 // of only one device in flight.
 void ga_opencl_call_release_bytes(void);
@@ -63,9 +63,10 @@ static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller, boo
     return outer;
 }
 
-// Returns the bytes and the slots of everything that has ended in the outermost call.
+// Releases the bytes and the slots of everything that has ended in the outermost call.
 void ga_opencl_call_end_all(void);
-// Ends a call, and restores the outer call. If there is no outer call, returns all bytes and slots.
+// Ends a call, and restores the outer call. If there is no outer call, releases all bytes and
+// slots.
 static inline void ga_opencl_call_end(const struct ga_opencl_call *outer) {
     ga_opencl_call.active = outer->active;
     ga_opencl_call.caller = outer->caller;

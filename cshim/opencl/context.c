@@ -129,7 +129,7 @@ ga_cl_context ga_opencl_context_made(const struct ga_opencl_context_request *s,
     if (context && keep(s, context))
         return context;
     // Either the driver failed, or there is no memory for the record. In the second case the
-    // context is released again, because its slots would never be returned. If the driver refuses
+    // context is released again, because its slots would never be released. If the driver refuses
     // the release, the program has the context, and its slots stay taken.
     bool undone = context && GA_OPENCL_ASK(clReleaseContext, context);
     if (!context || undone)

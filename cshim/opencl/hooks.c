@@ -97,7 +97,7 @@ static ga_cl_context note_works(ga_cl_context made) {
         (opened) ? ga_opencl_memory_made(&c, real(__VA_ARGS__), status)                            \
                  : ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE);                 \
     })
-// A release. The objects that end in it return their bytes.
+// A release. The bytes of the objects that end in it are released.
 #define GA_RELEASES(real, ...) real(__VA_ARGS__)
 
 // Tell by a row's kind of bytes whether the call allocates something (takes).

@@ -53,7 +53,7 @@ static bool keep(struct ga_allocation *c, ga_cl_mem memory) {
 ga_cl_mem ga_opencl_memory_made(struct ga_allocation *c, ga_cl_mem memory, ga_cl_int *status) {
     if (!c->root || (memory && keep(c, memory)))
         return memory;
-    // Without an entry the object is released again, because its bytes would never be returned. If
+    // Without an entry the object is released again, because its bytes would never be released. If
     // the driver refuses the release, the program has the object, and it stays charged.
     bool undone = memory && GA_OPENCL_ASK(clReleaseMemObject, memory);
     if (memory && !undone)

@@ -56,8 +56,8 @@ static struct ga_key key_in(const struct command *c, uint64_t i) {
     return (struct ga_key){c->first + i, GA_SPACE_OPENCL_COMMAND};
 }
 
-// Moves an entry to another key. If there is no memory for that, returns its bytes, or charges them
-// for good if the program still has the block (in_use).
+// Moves an entry to another key. If there is no memory for that, releases its bytes, or charges
+// them for good if the program still has the block (in_use).
 static void move(struct ga_root *root, struct ga_key from, struct ga_key to, bool in_use) {
     struct ga_entry entry;
     if (!ga_remove_key(root, from, &entry))
@@ -88,7 +88,7 @@ static void attach(struct ga_root *root, const struct command *c, const ga_cl_ad
         move(root, key_in(c, i), key_of(addresses[i]), true);
 }
 
-// Returns the bytes of the blocks of a command.
+// Releases the bytes of the blocks of a command.
 static void end(const struct command *c) {
     for (uint64_t i = 0; i < c->count; i++)
         ga_opencl_call_ended(key_in(c, i));
@@ -113,8 +113,8 @@ static bool watch(ga_cl_event event, const struct command *c) {
 }
 
 // Wraps clEnqueueSVMFree. If the program passes a function, the driver calls it instead of freeing
-// the blocks. That function frees them by clSVMFree (OpenCL 3.0, 5.6.1), whose wrapper returns
-// their bytes. If the driver cannot report when the command has executed, the bytes are returned at
+// the blocks. That function frees them by clSVMFree (OpenCL 3.0, 5.6.1), whose wrapper releases
+// their bytes. If the driver cannot report when the command has executed, the bytes are released at
 // once.
 ga_cl_int ga_opencl_svm_enqueue_free(GA_FN_clEnqueueSVMFree *real, ga_cl_queue queue,
                                      ga_cl_uint count, ga_cl_address *addresses, ga_cl_free *free,

@@ -69,7 +69,7 @@ static bool ask(struct ga_root *root, struct ga_vulkan_device *record) {
     return true;
 }
 
-// Returns the slots of a logical device. A forked child has none: there the generation differs.
+// Releases the slots of a logical device. A forked child has none: there the generation differs.
 static void release_slots(struct ga_root *root, const struct ga_vulkan_device *record) {
     if (root && record->generation == atomic_load(&root->generation))
         ga_slots_release(root, &record->slots);
