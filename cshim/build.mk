@@ -6,8 +6,8 @@ BUILD ?= build
 SHIM_CFLAGS ?=
 include tools/lines.mk
 
-# The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
-# comes to the library; memory is what interfaces share; cuda, nvml, opencl and vulkan are what is known of each interface.
+# The folders (README.md). core knows no driver and no loader, and the unit tests link it alone. hook
+# answers look-ups of driver functions. memory is shared by the interfaces cuda, nvml, opencl and vulkan.
 SHIM_CORE := admit budget codec connection device driver env environ host import inherit interface link lock log message objects os publish records root second_copy session slots table thread_slot wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_MEMORY := async blocks graph idle mapped pending pool sums
@@ -17,12 +17,12 @@ SHIM_OPENCL := call context device hooks image layer memory opencl query svm
 SHIM_VULKAN := chain device hooks instance logical memory query
 SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_MEMORY:%=memory/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%) $(SHIM_VULKAN:%=vulkan/%)
 
-# Headers are named by their room: "core/root.h".
+# Headers are named with their folder: "core/root.h".
 SHIM_INCLUDE := -iquote cshim
 SHIM_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
               -Wstrict-prototypes -Werror -fvisibility=hidden -fPIC -fno-semantic-interposition \
               -fno-stack-protector -ftls-model=initial-exec
-# Loops stay loops: the compiler must not find libc's functions in them, which programs replace.
+# The compiler must not turn loops into calls of libc's functions, because programs replace these.
 SHIM_FLAGS += $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distribute-patterns)
 # With gcc the whole library is optimised as one unit: that takes 4 ns off an alloc and free. The unit
 # leaves out hook/entries and hook/preload, whose assembly names symbols of its own file, core/copy,
@@ -33,7 +33,8 @@ SHIM_OBJECTS := $(SHIM_UNITS:%=$(SHIM_DIR)/%.o)
 SHIM_ROWS := $(wildcard cshim/*/*.def)
 SHIM_HEADERS := $(wildcard cshim/*/*.h) $(SHIM_ROWS)
 
-# By this file Vulkan's loader finds the library, here as an explicit layer, by VK_ADD_LAYER_PATH. Installed it is an implicit one.
+# Manifest by which Vulkan's loader finds the library: in the build folder as an explicit layer, by
+# VK_ADD_LAYER_PATH; installed as an implicit layer.
 SHIM_LAYER := $(BUILD)/vulkan/gpuarb_layer.json
 
 .PHONY: shim
@@ -51,13 +52,13 @@ $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in $(SHIM_ROWS)
 	@mkdir -p $(@D)
 	$(call line,GEN,$@)$(CC) $(SHIM_INCLUDE) -E -P -x c -o $@ $<
 
-# No start files: nothing of theirs is needed, and each imported symbol costs every program that
-# is started under the preload.
+# No start files: the library needs none, and each imported symbol costs time in every program that
+# starts with the preload.
 SHIM_LINK = $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack,-z,nodelete \
 	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs -Wl,--version-script
 $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
 	$(call line,LD,$@)$(CC) $(SHIM_LINK),$(SHIM_DIR)/gpuarb.map -o $@.new $(SHIM_OBJECTS)
-	@mv $@.new $@ # programs that start meanwhile find the old one, never half a new one
+	@mv $@.new $@ # programs that start meanwhile find the old library, never a part of the new one
 
 # The library for `gpuarb run --no-exports`: the same objects, linked without exporting the driver functions.
 $(SHIM_DIR)/without.map: cshim/gpuarb.map.in cshim/build.mk
@@ -74,14 +75,14 @@ $(BUILD)/no-exports/libgpuarb.so: $(SHIM_WITHOUT) $(SHIM_DIR)/without.map
 	$(call line,LD,$@)$(CC) $(SHIM_LINK),$(SHIM_DIR)/without.map -o $@.new $(SHIM_WITHOUT)
 	@mv $@.new $@
 
-# What `gpuarb doctor` starts under the library: no part of it.
+# The probe is a separate program, which `gpuarb doctor` starts with the library preloaded.
 $(BUILD)/gpuarb-probe: $(wildcard cshim/probe/*.[ch]) cshim/vulkan/vulkan.h cshim/core/os.h $(SHIM_ROWS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
 	  -o $@ $(filter %.c,$^) -ldl
 
-# Tests. The core is linked into each, so that sanitizers work without a preload. What kind of
-# build a program is, its folder says: asan (with ubsan), tsan, and plain for the peer.
+# Tests. The core is linked into each, so that sanitizers work without a preload. The folder of a
+# program names its build: asan (with ubsan), tsan, or plain for the peer.
 SHIM_TEST := $(BUILD)/cshim-test
 SHIM_TEST_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
@@ -93,7 +94,7 @@ SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)
 SHIM_DRIVER_TESTS := $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test \
                      $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/asan/unrecorded_test $(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test $(SHIM_TEST)/teardown_test
 
-# Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.
+# Fuzz targets, with clang's libFuzzer. `make fuzz` runs them; cshim-test runs only their corpus.
 SHIM_FUZZ := table resolve
 SHIM_FUZZ_PROGRAMS := $(patsubst %,$(SHIM_TEST)/fuzz/%_fuzz,$(SHIM_FUZZ))
 SHIM_FUZZ_FLAGS := $(filter-out -Wconversion,$(SHIM_TEST_FLAGS)) -fsanitize=fuzzer,address,undefined \
@@ -114,7 +115,7 @@ $(SHIM_TEST)/codec: cshim/test/codec.c cshim/core/codec.c cshim/core/codec.h csh
 	@mkdir -p $(@D)
 	$(call line,CC,$<)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_ASAN) -o $@ $(filter %.c,$^)
 
-# A source is compiled once for each sanitizer, whatever tests it is linked into.
+# A source is compiled once for each sanitizer, and linked into several tests.
 SHIM_TEST_UNITS := $(filter-out hook/preload core/copy,$(SHIM_UNITS))
 $(SHIM_TEST)/asan/obj/%.o: SHIM_AS := $(SHIM_ASAN)
 $(SHIM_TEST)/tsan/obj/%.o: SHIM_AS := -fsanitize=thread
@@ -134,7 +135,7 @@ $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_HEADERS) c
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $(filter %.c %.o,$^)
 
-# All but the interposition, on the simulated driver.
+# The whole library without preload.c, on the simulated driver.
 SHIM_ALL_SOURCES := $(SHIM_TEST_UNITS:%=cshim/%.c)
 SHIM_ASAN_TESTS := $(patsubst %,$(SHIM_TEST)/asan/%,async_stress primary_test pools_test races_test unrecorded_test)
 SHIM_TSAN_TESTS := $(patsubst %,$(SHIM_TEST)/tsan/%,async_stress races_test)
@@ -145,7 +146,7 @@ $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/asan/unrecorded_test: SHIM_WRAPS := -W
 $(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test: SHIM_WRAPS := -Wl,--wrap=ga_os_sleep_us
 $(SHIM_ASAN_TESTS): $(SHIM_TEST)/asan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/asan/obj/%.o)
 $(SHIM_TSAN_TESTS): $(SHIM_TEST)/tsan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/tsan/obj/%.o)
-# Unoptimised, so that each of the two halves of a condition is a block of its own.
+# Unoptimised, so that both halves of a condition are separate basic blocks.
 $(SHIM_TEST)/teardown_test: SHIM_AS := -O0 -fsanitize-coverage=trace-pc
 $(SHIM_TEST)/teardown_test: cshim/test/teardown_test.c $(SHIM_ALL_SOURCES)
 $(SHIM_DRIVER_TESTS): $(wildcard cshim/test/*.h) $(SHIM_HEADERS) cshim/build.mk $(BUILD)/sim/libcuda.so
@@ -156,7 +157,7 @@ $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/core/table.c cs
 	@mkdir -p $(@D)
 	$(call line,LD,$@)clang $(SHIM_FUZZ_FLAGS) -o $@ $(filter %.c,$^)
 
-# All but the interposition, on a driver without locks.
+# The whole library without preload.c, on a driver without locks.
 $(SHIM_TEST)/fuzz/resolve_fuzz: cshim/test/fuzz/resolve_fuzz.c $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) cshim/build.mk \
   $(BUILD)/sim/stub/libcuda.so
 	@mkdir -p $(@D)

@@ -14,7 +14,7 @@
 
 // Writes the numbers into the slot of every lease of the process.
 void ga_publish(struct ga_root *root);
-// Counts the blocks again, and publishes the number, if the last count is a second old.
+// Counts the blocks again and publishes their number, if the last count is at least a second old.
 void ga_publish_again(struct ga_root *root);
 // Publishes that some charged bytes may not be on the device.
 void ga_publish_soft(struct ga_root *root);

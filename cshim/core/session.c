@@ -208,8 +208,8 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
             return GA_WAY_ASK;
         ga_self_enter_mutex();
-        // Bounded, because it only saves requests: two threads may open the lease, and get the same
-        // one.
+        // The mutex only saves requests, so the wait is bounded: if two threads open the lease,
+        // both get the same lease.
         bool turn = ga_mutex_lock(&d->attaching, GA_REPLY_MS);
         view = atomic_load(&root->view);
         uint32_t epoch = atomic_load(&root->link_epoch);
@@ -472,8 +472,8 @@ static uint64_t read_crowded(const struct call *a, const uint8_t **text) {
     }
 }
 
-// Pauses, and prepares a request that found no place in the queue for being asked again. False: its
-// time is over, and the reply is set to "timed out". asked: number of times that it was asked.
+// Pauses, and prepares another attempt of a request that found no place in the queue. False: the
+// request's time is over, and the reply is set to "timed out". asked: number of attempts.
 static GA_NOINLINE bool ask_later(struct ga_root *root, struct call *a, uint32_t asked) {
     uint64_t now = ga_os_now_ms();
     if (a->first_ms == 0)

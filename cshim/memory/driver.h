@@ -38,8 +38,8 @@ struct ga_memory_driver {
     bool (*passed)(struct ga_root *root, const struct ga_memory_at *at);
     // Makes the driver call a function after the stream's present work.
     bool (*call_after)(void *stream, void (*function)(void *), void *argument);
-    // Reports whether the context of a stream has ended since *at was filled in. It is called
-    // inside a move (ga_move_begin) with the pools locked: it must not call the driver or wait.
+    // Reports whether the context of a stream has ended since *at was filled in. Called inside a
+    // move (ga_move_begin) with the pools locked, so it must neither call the driver nor wait.
     bool (*ended)(struct ga_root *root, const struct ga_memory_at *at);
 
     void *_Atomic *library; // dlopen handle of the driver; *library NULL: not found yet

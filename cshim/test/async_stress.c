@@ -336,7 +336,7 @@ int main(int argc, char **argv) {
     uint64_t astray = ga_root_pending(root, DEVICE);
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++)
         astray |= atomic_load(&ga_threads_at(root, i)->inflight);
-    fprintf(stderr, "late %llu, kept %llu, astray %llx\n",
+    fprintf(stderr, "unexecuted %llu, unused %llu, astray %llx\n",
             (unsigned long long)atomic_load(&root->devices[DEVICE].unexecuted),
             (unsigned long long)atomic_load(&root->devices[DEVICE].pool_unused),
             (unsigned long long)astray);

@@ -67,7 +67,7 @@ static void holds(uint64_t blocks, uint64_t kept) {
     uint64_t used = test_daemon_show(&peer).used;
     uint64_t counted = atomic_load(&root->devices[DEVICE].pool_unused);
     if (used != blocks + kept || counted != kept)
-        fprintf(stderr, "used %llu, kept %llu\n", (unsigned long long)used,
+        fprintf(stderr, "used %llu, unused %llu\n", (unsigned long long)used,
                 (unsigned long long)counted);
     CHECK(used == blocks + kept && counted == kept);
 }

@@ -69,7 +69,7 @@ static void elsewhere(void (*act)(void)) {
 static void has_unexecuted(uint64_t bytes) {
     uint64_t late = atomic_load(&ga_root_get()->devices[DEVICE].unexecuted);
     if (late != bytes)
-        fprintf(stderr, "late %llu\n", (unsigned long long)late);
+        fprintf(stderr, "unexecuted %llu\n", (unsigned long long)late);
     CHECK(late == bytes);
 }
 
