@@ -22,8 +22,8 @@ func (a *Arbiter) Decisions() []Result {
 // reportStep is the smallest growth of a lease in bytes after which EventGranted is recorded again.
 const reportStep = 64 << 20
 
-// recordGrowth records EventGranted for a lease when its granted bytes have doubled since the last such event. A program that allocates much so
-// causes only some events.
+// recordGrowth records EventGranted for a lease if its granted bytes have doubled since the last such event, and grown by reportStep. So a
+// program causes only a few such events, however much it allocates.
 func (a *Arbiter) recordGrowth(now time.Time, l *lease, asked accounting.Bytes) {
 	has := l.Granted()
 	if has < 2*l.reported || has < l.reported.Plus(reportStep) && l.reported > 0 {

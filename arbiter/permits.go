@@ -86,8 +86,8 @@ func (d *device) spareOf(j *job) *holder {
 	return nil
 }
 
-// overfull reports whether more slots are taken than slots.max allows. A client without a slot must then not get one back without being
-// counted.
+// overfull reports whether more slots are taken than slots.max allows. Clients that freed everything
+// without a report must then lose their slots.
 func (d *device) overfull() bool {
 	most := d.slotsMax()
 	return most > 0 && len(d.permits[permit.Slot]) > most

@@ -1,7 +1,7 @@
 package shim
 
 // This file reads and changes the credit words of lease pages. The arbiter calls it through
-// arbiter.Word. Package statefile has the records, and package ipc the layout of a page.
+// arbiter.CreditWord. Package statefile has the records, and package ipc the layout of a page.
 
 import (
 	"sync/atomic"
@@ -22,7 +22,7 @@ type Words struct {
 }
 
 // Lease is the lease of a session on a device: the arbiter's lease, its slot in the client's page,
-// and its record in the state file. It implements arbiter.Word.
+// and its record in the state file. It implements arbiter.CreditWord.
 type Lease struct {
 	ID     arbiter.LeaseID
 	Device int              // index of the device now

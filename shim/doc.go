@@ -1,7 +1,7 @@
 // Package shim is the Go side of programs that run with the library. It has two parts. Launch is
 // how a program is started with the library: cmd/gpuarb and package preload use it. Lease is the
 // daemon's access to the lease page of a client: package daemon uses it, and the arbiter calls it
-// as arbiter.Word.
+// as arbiter.CreditWord.
 //
 // Each change of a credit word is announced in the state file before it is made, so that the next
 // daemon can tell which changes were completed. The daemon's lock guards Words and Lease. Clients

@@ -27,7 +27,7 @@ type Kinds [Count]bool
 // Caps is the largest number of permits of each kind; 0: no limit.
 type Caps [Count]int
 
-// None is the cap of a kind that no other job may have.
+// None is yielded by Limits for a kind that no other job may have.
 const None = 0
 
 // Limits yields the kinds of which too many permits can refuse a request for ks, each with the largest number allowed, or None. A waiting

@@ -52,17 +52,17 @@ func (b *Extra) Expect(cost accounting.Bytes) {
 // ReuseFreed subtracts the cost of new contexts from the freed bytes.
 func (b *Extra) ReuseFreed(cost accounting.Bytes) { b.freed = b.freed.Less(cost) }
 
-// FreeContexts records that n of of contexts have ended. Their bytes stay overhead until the next reading, because the client's message
-// alone must not make room for other jobs. The lease's own next contexts can reuse them.
-func (b *Extra) FreeContexts(now time.Time, n, of int) {
-	if of == 0 {
+// FreeContexts records that n contexts of a total number have ended. Their bytes stay overhead until the next reading, because the
+// client's message alone must not make room for other jobs. The lease's own next contexts can reuse them.
+func (b *Extra) FreeContexts(now time.Time, n, total int) {
+	if total == 0 {
 		return
 	}
 	if n > 0 {
-		each := b.Overhead.Less(b.Excess).Less(b.freed) / accounting.Bytes(of)
+		each := b.Overhead.Less(b.Excess).Less(b.freed) / accounting.Bytes(total)
 		b.freed, b.freedAt = b.freed.Plus(each.Times(uint64(n))), now
 	}
-	b.expected = b.expected / accounting.Bytes(of) * accounting.Bytes(of-n)
+	b.expected = b.expected / accounting.Bytes(total) * accounting.Bytes(total-n)
 }
 
 // BeginReading records at the beginning of a reading what the lease uses, and whether contexts of it are being made.
