@@ -71,6 +71,7 @@ func (l *Ledger) SetCaps(b *Budget, caps ...*Budget) error {
 	return nil
 }
 
+// setCaps replaces the caps of b, and links its nodes to them.
 func (b *Budget) setCaps(caps []*Budget) {
 	for _, c := range caps {
 		c.below++

@@ -20,6 +20,7 @@ func (l *Ledger) OpenLease(h Holder, b *Budget, device int, streamsMax int) erro
 	return nil
 }
 
+// lease returns s, so that a type that embeds a Lease is a Holder.
 func (s *Lease) lease() *Lease { return s }
 
 // Probe makes the Lease of h stand for one that could be opened below a budget; nil: charged to the device alone. Check and similar methods

@@ -21,6 +21,7 @@ func unbounded() (all Amounts) {
 	return all
 }
 
+// contribution returns what a adds to the sums of the nodes at which it counts.
 func (a *node) contribution(k Amount) contribution { return contribution{a.held[k], a.commit(k)} }
 
 // commit returns the part of a node's contribution that includes reservations: its load, or its own reservation if that is larger.

@@ -109,6 +109,7 @@ func ParseSize(text string) (Size, error) {
 	return size, nil
 }
 
+// parseSize does the work of ParseSize. Its errors do not have the text.
 func parseSize(text string) (Size, error) {
 	switch {
 	case text == "":
@@ -149,6 +150,7 @@ func parseDecimal(number string) (*big.Rat, error) {
 	return n, nil
 }
 
+// share returns a share of a device in percent as a Size.
 func share(percent *big.Rat) (Size, error) {
 	n := percent.Mul(percent, big.NewRat(perMilleOfAll/100, 1))
 	switch {
@@ -160,6 +162,7 @@ func share(percent *big.Rat) (Size, error) {
 	return Size{PerMille: uint32(n.Num().Uint64())}, nil // a share of 0 is 0 bytes on every device
 }
 
+// absolute returns n units as bytes.
 func absolute(n *big.Rat, unit string) (Bytes, error) {
 	shift, err := unitShift(unit)
 	if err != nil {

@@ -136,6 +136,7 @@ func oldestHolders(d *device) []*holder {
 	return oldest
 }
 
+// oldestFirst compares holders by the time since when they hold, then by job, process and thread.
 func oldestFirst(x, y *holder) int {
 	c := cmp.Or(x.since.Compare(y.since), cmp.Compare(x.Job.id, y.Job.id), cmp.Compare(x.Thread, y.Thread))
 	if c == 0 && x.Process != nil && y.Process != nil {

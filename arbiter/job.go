@@ -145,6 +145,7 @@ func (j *job) limitOwner() rules.Owner {
 // limitOwner returns the key of a session's process in the table of live limits.
 func (s *session) limitOwner() rules.Owner { return processOwner(&s.process) }
 
+// processOwner returns the key of a process in the table of live limits.
 func processOwner(p *rules.Process) rules.Owner {
 	return rules.Owner{Kind: rules.OfProcess, ID: uint64(p.PID), Start: p.StartTicks}
 }

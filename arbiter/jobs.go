@@ -25,6 +25,7 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 	return info, err
 }
 
+// openJob does the work of OpenJob, without counting a refusal.
 func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	defer a.cycle(now)
 	rule := a.policy.For(r.Process)

@@ -61,6 +61,7 @@ func (a *Arbiter) slotIsFree(l *lease, thread uint32) bool {
 	return a.needsNoSlot(l, thread) || !full && !own && len(l.device.permitLimits[permit.Slot].blockers) == 0
 }
 
+// countContexts counts contexts, or holds on shared contexts, that a thread has made.
 func (a *Arbiter) countContexts(l *lease, thread uint32, n int, what RequestKind) {
 	thread = a.trackThread(l, thread)
 	if what == WantsHolds {

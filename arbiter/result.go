@@ -126,6 +126,7 @@ var (
 	ErrExists    = errors.New("exists already")
 )
 
+// noSession and noDevice return the errors for an unknown session and an unknown device.
 func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }
 func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrNoDevice) }
 

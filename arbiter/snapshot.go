@@ -90,6 +90,7 @@ func (a *Arbiter) CopyOfLeases(now time.Time) figures.Snapshot {
 	return p.state
 }
 
+// newSnapshot returns an empty snapshot.
 func (a *Arbiter) newSnapshot(now time.Time) *snapshot {
 	return &snapshot{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices))}
 }
@@ -149,6 +150,7 @@ func (p *snapshot) addHolders(d *device, to *figures.DeviceState) {
 	}
 }
 
+// addUsers adds the users, sorted by user ID.
 func (p *snapshot) addUsers() {
 	people := p.a.usersShown()
 	slices.SortFunc(people, func(x, y *user) int { return cmp.Compare(x.uid, y.uid) })
@@ -169,6 +171,7 @@ func (p *snapshot) pressure(g *gauge) (none figures.PressureState) {
 	return pressureState(&tracker, p.now)
 }
 
+// addJob adds a job, its usage to the shared budgets, and its reservations to the sums of devices.
 func (p *snapshot) addJob(j *job) {
 	is := p.a.jobState(j, p.now, p.ofJob())
 	is.Pressure = p.pressure(j.gauge)

@@ -45,6 +45,7 @@ type waitCounts [len(outcomes)]struct {
 // reasonCounts counts refused requests by Reason.
 type reasonCounts [reasons]uint64
 
+// count counts a request that waited, by the index of its outcome and by its wait.
 func (c *waitCounts) count(of int, waited time.Duration) {
 	class := slices.IndexFunc(waitBounds[:], func(most time.Duration) bool { return waited <= most })
 	if class < 0 {

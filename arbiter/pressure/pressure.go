@@ -63,6 +63,7 @@ func (t *Tracker) IsZero() bool { return t.at.IsZero() }
 // States returns the states that hold.
 func (t *Tracker) States() (some, full bool) { return t.some.on, t.full.on }
 
+// begin starts the tracker at a time.
 func (t *Tracker) begin(now time.Time) { t.at, t.next = now, now.Add(Step) }
 
 // count advances the tracker to now: to the end of the present step, through the complete steps after it, which are equal, and into the
@@ -128,6 +129,7 @@ func decayed(average, decay, active uint32) uint32 {
 	return uint32(sum / one)
 }
 
+// line returns the values of the state.
 func (s *stall) line() Line {
 	l := Line{Total: s.total}
 	for i, a := range s.average {

@@ -28,6 +28,7 @@ type ClientReport struct {
 	Making   int              // contexts that the client asks for, or that its driver is making
 }
 
+// add adds the report of another lease of the same process.
 func (t *ClientReport) add(other ClientReport) {
 	t.Known, t.Soft = t.Known && other.Known, t.Soft || other.Soft
 	t.Blocks += min(other.Blocks, ^uint32(0)-t.Blocks)

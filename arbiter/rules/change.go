@@ -47,6 +47,8 @@ type wrong struct {
 
 // Error returns the sentence, without the text of the wrapped error.
 func (w *wrong) Error() string { return w.sentence }
+
+// Unwrap returns the wrapped error.
 func (w *wrong) Unwrap() error { return w.way }
 
 // Wrong returns an error that wraps way, one of the errors above, and has only the sentence as its text.

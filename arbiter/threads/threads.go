@@ -36,12 +36,14 @@ type Set struct {
 	changed    []*thread // threads whose objects have changed since the last call of Changed
 }
 
+// thread has the objects of one thread of a Set.
 type thread struct {
 	Objects
 	bytes     bool // only memory may keep the thread
 	inChanged bool // the thread is in Set.changed
 }
 
+// search returns the index of a thread in s.all, or where it would be.
 func (s *Set) search(number uint32) (at int, is bool) {
 	return slices.BinarySearchFunc(s.all, number, func(t *thread, n uint32) int { return cmp.Compare(t.Thread, n) })
 }
@@ -54,6 +56,7 @@ func (s *Set) of(number uint32) *thread {
 	return nil
 }
 
+// noteChange adds a thread to those that Changed returns.
 func (s *Set) noteChange(t *thread) {
 	if !t.inChanged {
 		t.inChanged = true
