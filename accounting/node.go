@@ -87,7 +87,7 @@ func (a *node) link(by *link, to *node) {
 	}
 }
 
-// unlink undoes link. An empty link is ignored.
+// unlink removes a link of a, so that a no longer counts at its other end. An empty link is ignored.
 func (a *node) unlink(by *link) {
 	to := by.to
 	if to == nil {

@@ -10,7 +10,7 @@ import (
 // This file grants requests that were evaluated to fit (evaluate.go), after recalling idle credit if needed. decide.go, cycle.go and
 // deadlock.go call it.
 
-// admit serves a ticket that fits, and returns the final evaluation. If clients of its own job have since allocated the idle credit that
+// admit serves a ticket that fits, and returns its evaluation after that. If clients of its own job have since allocated the idle credit that
 // was to make room, the ticket is evaluated again: it then waits at another limit, or is refused if waiting cannot help.
 func (a *Arbiter) admit(now time.Time, t *ticket, v evaluation) evaluation {
 	if a.serve(now, t, v.fits) {

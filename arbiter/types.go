@@ -66,7 +66,7 @@ type CreditWord interface {
 	// Limit publishes the memory.max in force, for information. It is never more than the device can grant.
 	Limit(max accounting.Bytes)
 	// Peak returns the most bytes used at once since the lease opened, by the low-water mark of the page. It is at least what is used now.
-	// Changes of the word keep the value of a mark that they reset.
+	// If a change of the word resets the mark, the implementation keeps the value of the mark.
 	Peak(granted accounting.Bytes) accounting.Bytes
 	// Pending returns the bytes that the client reports as freed in stream order, while the free has not executed.
 	Pending() accounting.Bytes

@@ -21,7 +21,7 @@ var decays = [...]uint32{1677, 1981, 2034}
 // Averages is the number of averages.
 const Averages = len(decays)
 
-// Tracker tracks the two states of one object. The zero Tracker has seen nothing. A copy is independent.
+// Tracker tracks the two states of one object: some (requests wait) and full (meanwhile nothing runs). The zero Tracker has seen nothing. A copy is independent.
 type Tracker struct {
 	some, full stall
 	at         time.Time // time up to which everything is counted; zero: nothing is
