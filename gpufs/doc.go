@@ -1,7 +1,7 @@
 // Package gpufs serves the daemon's state as a filesystem, for cat and other programs that read files. Users find its
 // reference in docs/reference/gpufs.md.
 //
-// Its main type is [Server], a mounted filesystem. The daemon gives it a [View] for the state and a [Control] for the
+// The main type is [Server], a mounted filesystem. The daemon gives it a [View] for the state and a [Control] for the
 // writes to limits.
 //
 // Invariants: every lookup, listing and first read takes a snapshot from the View, and the kernel caches no answer. A

@@ -1,7 +1,7 @@
 // Package ipc is the protocol between clients and the daemon: message layouts, the codec, the daemon's listener and
 // connections, and the client for Go programs. cshim/core is the client in C.
 //
-// Its main types are [Listener] and [Conn] for the daemon, [Client] and [ShimSession] for clients, and [LeasePage] for
+// The main types are [Listener] and [Conn] for the daemon, [Client] and [ShimSession] for clients, and [LeasePage] for
 // the memory shared by the daemon and a client.
 //
 // Invariants: the transport is SOCK_SEQPACKET on a Unix socket, so that a message arrives whole or not at all. Every

@@ -24,7 +24,7 @@ const openCLFolder = "/etc/OpenCL/vendors"
 
 var vulkanFolders = []string{"/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d"}
 
-// drivers has the places where drivers that compute on the processor may be installed.
+// drivers lists the places in which drivers for the processor may be installed.
 type drivers struct {
 	getenv func(name string) string
 	openCL string

@@ -1,7 +1,7 @@
 // Package inventory finds the devices of the machine, reads which processes use them, and reports when a process calls
 // execve or ends. It only reads: it sets nothing on any device.
 //
-// Its main type is [Inventory]. NVIDIA devices come from NVML, whose library Open loads through the ordinary search path.
+// The main type is [Inventory]. NVIDIA devices come from NVML, whose library Open loads through the ordinary search path.
 // AMD and Intel devices come from DRM's files in sysfs. If a source is missing, its devices are absent, and Why has the
 // reason. The processor is a device too if a driver is installed that computes on it: PoCL for OpenCL, lavapipe for
 // Vulkan.

@@ -106,7 +106,7 @@ func ueventValue(text, key string) string {
 	return ""
 }
 
-// drmMemory has the files with a card's total and used memory; used is empty if the driver has no such file.
+// drmMemory lists the files with a card's total and used memory; used is empty if the driver has no such file.
 type drmMemory struct{ total, used []string }
 
 func amdMemory(c drmCard) drmMemory {

@@ -14,7 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// nvmlNeeded has the required functions; of each list one name suffices. The binding ends the whole process if it
+// nvmlNeeded lists the required functions; of each list one name suffices. The binding ends the whole process if it
 // calls a function that the library lacks.
 var nvmlNeeded = [][]string{
 	{"nvmlShutdown"},
@@ -119,7 +119,7 @@ func parseUUID(s string) (uuid [16]byte, err error) {
 	return uuid, nil
 }
 
-// nvmlDevice has the calls that are made for one device. Tests replace it.
+// nvmlDevice is the set of calls for one device. Tests replace it.
 type nvmlDevice interface {
 	GetName() (string, nvml.Return)
 	GetUUID() (string, nvml.Return)

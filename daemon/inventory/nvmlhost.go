@@ -47,7 +47,7 @@ type nvmlHost struct {
 	why     string // reason why the library is not up
 }
 
-// nvmlLibrary has the calls that are made for the library as a whole. Tests replace it.
+// nvmlLibrary is the set of calls for the library as a whole. Tests replace it.
 type nvmlLibrary interface {
 	Init() nvml.Return
 	Shutdown() nvml.Return

@@ -1,7 +1,7 @@
 // Package procfacts reads the kernel's facts about processes, mounts and the machine from /proc, for the daemon, the
 // filesystem and the commands. It needs no cgo, and asks no device.
 //
-// Its main types are [Root], which reads files from the kernel's own memory without blocking, and [Reader], which also
+// The main types are [Root], which reads files from the kernel's own memory without blocking, and [Reader], which also
 // reads files with a process's memory behind them: arguments, environment, mappings. A process can delay such a read for
 // as long as it holds its own address space, so that Reader bounds each wait.
 //

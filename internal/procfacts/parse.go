@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// status has the used fields of /proc/PID/status.
+// status is the used part of /proc/PID/status.
 type status struct {
 	name     string // the kernel's name of the process
 	tgid     int
