@@ -20,7 +20,7 @@ func (cl *client) noteAccess() {
 	}
 }
 
-// idle reports whether there are no sessions and no jobs, and no user has read the state for activeFor.
+// idle reports whether the daemon has neither sessions nor jobs, and the last read by a user is older than activeFor.
 func (d *Daemon) idle() bool {
 	if d.access.recent(d.now()) {
 		return false

@@ -21,7 +21,7 @@ func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
 	return firstPage(pid, &id, unix.O_RDWR, func(fd int) *ipc.LeasePage { return openPage(fd, id) })
 }
 
-// pageOf reads the page that a client sent, or one that it still has open. nil: there is none.
+// pageOf reads the page that a client sent, or a page that the client still has open. nil: there is none.
 func pageOf(pid, fd int) *ipc.Page {
 	if page, err := ipc.ReadPage(fd); err == nil {
 		return page

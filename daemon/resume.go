@@ -160,9 +160,9 @@ func (d *Daemon) askAgainLocked(s *session) {
 	d.arb.MarkAbsent(d.now(), left)
 }
 
-// reconcileLocked sets the bytes of one lease, and of its record, to those that the client reports. Of bytes above
-// the recorded ones it counts only those that would be granted now or that the device shows. If the lease is not
-// recorded, it opens the lease.
+// reconcileLocked sets the bytes of a lease, and of its record, to the sum that the client reports. Bytes above the
+// recorded sum count only as far as they would be granted now or the device shows them. If the lease is not recorded,
+// it opens the lease.
 func (d *Daemon) reconcileLocked(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {

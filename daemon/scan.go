@@ -225,7 +225,7 @@ func (d *Daemon) scan() {
 
 // requestScan requests a scan because a program names an unknown device, and waits for its end, scanPatience at most.
 // It does nothing if the last scan ended less than scanPatience ago, or if a known GPU is suspended. Programs thus
-// cannot make the daemon scan without a pause, nor keep a GPU awake.
+// cannot cause scans without a pause or keep a GPU awake.
 func (d *Daemon) requestScan() {
 	s := &d.scans
 	s.mu.Lock()

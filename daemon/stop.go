@@ -25,7 +25,8 @@ const stopPatience = 1200 * time.Millisecond
 // daemon. Stop does not wait for a device that hangs.
 func (d *Daemon) Stop() error { return d.stopOnce() }
 
-// stop ends the parts: first those that use the state, then the locks that keep the next daemon from starting.
+// stop ends the parts. The users of the state end first. The locks that keep the next daemon from starting are
+// released last.
 func (d *Daemon) stop() error {
 	late, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()

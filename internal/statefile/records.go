@@ -130,7 +130,7 @@ type Session struct {
 	Max           uint64 // memory limit that the client asked for, in bytes; ^0: none
 	MaxPerMille   uint32
 	Streams       uint32
-	OnFull        uint32 // as in Hello; so are Slots and SlotScope
+	OnFull        uint32 // value from Hello, as are Slots and SlotScope
 	Slots         uint32
 	SlotScope     uint32
 	Unreserved    uint32 // 1: its reservation had no room at recovery, and is still to be made
