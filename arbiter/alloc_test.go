@@ -137,7 +137,7 @@ func TestExplain(t *testing.T) {
 	}
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{
 		{PID: 7, Bytes: 7 * gib, UID: 1001, User: "ann", Command: "/usr/bin/blender -b scene.blend"}}})
-	if o := w.client(0, 0).alloc(512 * mib); !strings.Contains(o.Holders, "ann's blender[7] 7 GiB (unmanaged)") {
+	if o := w.client(0, 0).alloc(512 * mib); !strings.Contains(holdersIn(o), "ann's blender[7] 7 GiB (unmanaged)") {
 		t.Errorf("%q", o.Explain)
 	}
 }
@@ -153,13 +153,13 @@ func TestHoldersHaveTheirUsers(t *testing.T) {
 	}
 	o := w.client(0, 0).alloc(512)
 	want := "ann's python3[10] 200 bytes, bob's python3[11] 199 bytes, python3[12] 198 bytes and 2 more"
-	if o.Holders != want {
-		t.Errorf("got  %q\nwant %q", o.Holders, want)
+	if holdersIn(o) != want {
+		t.Errorf("got  %q\nwant %q", holdersIn(o), want)
 	}
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{
 		{PID: 7, Bytes: 900, UID: 1001, User: "4711", Command: "X"}}})
-	if o := w.client(0, 0).alloc(512); !strings.HasPrefix(o.Holders, "user 4711's X[7] 900 bytes (unmanaged), ann's ") {
-		t.Errorf("%q", o.Holders)
+	if o := w.client(0, 0).alloc(512); !strings.HasPrefix(holdersIn(o), "user 4711's X[7] 900 bytes (unmanaged), ann's ") {
+		t.Errorf("%q", holdersIn(o))
 	}
 
 	w = newWorld(t, capped(5, rules.ScopeJob), 1000)

@@ -68,8 +68,8 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 	if aside != "" {
 		o.Explain += ": " + aside
 	}
-	if o.Holders = a.holders(time.Time{}, d, r.Budget); o.Holders != "" {
-		o.Explain += fmt.Sprintf(wording.Holds, o.Holders)
+	if held := a.holders(time.Time{}, d, r.Budget); held != "" {
+		o.Explain += fmt.Sprintf(wording.Holds, held)
 	}
 	if r.Budget == l.session.job.budget && l.crowdedOut(o) {
 		o.Explain += wording.OwnProcesses
@@ -135,11 +135,11 @@ func (r Reason) plain() string {
 	return r.String()
 }
 
-// minRefused returns the refusal of a memory.min that has no room.
-func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Result {
+// explainMin says why a memory.min has no room.
+func (a *Arbiter) explainMin(r *accounting.Refusal, why Reason) string {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {
-		return refusal(why, r, d.tooMuch(r.Requested))
+		return d.tooMuch(r.Requested)
 	}
 	where, context := fmt.Sprintf(wording.JobLimit, r.Limit.Human()), ""
 	if sh := sharedOf(r.Budget); sh != nil {
@@ -154,7 +154,7 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Result {
 	if held := a.holders(time.Time{}, d, r.Budget); held != "" {
 		where += fmt.Sprintf(wording.Holds, held)
 	}
-	return refusal(why, r, fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d, r.Remaining.Human(), context, where))
+	return fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d, r.Remaining.Human(), context, where)
 }
 
 // tooMuch returns the message for a reservation that can never be used in full.

@@ -49,7 +49,8 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 				a.link(j)
 			}
 		}
-		return a.minRefused(refused, reasonOf(refused))
+		why := reasonOf(refused)
+		return refusal(why, refused, a.explainMin(refused, why))
 	}
 	if s.device != nil {
 		a.slotsChanged(now, s.device)

@@ -68,7 +68,7 @@ func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text
 	case t.lacks(refusingLimit.ofPermits):
 		text = a.explainSlots(t)
 	default:
-		return a.minRefused(r, why)
+		text = a.explainMin(r, why)
 	}
 	return refusal(why, r, text)
 }

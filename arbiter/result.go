@@ -72,7 +72,6 @@ type Result struct {
 	Requested accounting.Bytes
 	Remaining accounting.Bytes // what would have been granted at the limit that refused
 	Limit     accounting.Bytes // value of that limit
-	Holders   string           // largest holders at that limit
 	Explain   string           // one line for users: what was refused, by which limit, and what to do
 	First     bool             // first refusal of the process; the client prints it
 
