@@ -20,8 +20,8 @@ type function struct {
 // takes has what a GA_HOOK row says of its function.
 type takes struct{ class, bytes string }
 
-// pass has the reason why a function is not wrapped; zero value: it is wrapped, or its class and
-// name acquire nothing.
+// pass tells why a function is not wrapped; zero value: it is wrapped, or its class and name
+// acquire nothing.
 type pass struct{ reason, by string }
 
 // table has the hooks.def of both interfaces.

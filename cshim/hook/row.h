@@ -11,8 +11,8 @@
 #define GA_ROW_CALL(arguments, function, ...)                                                      \
     GA_ROW_APPLY(function, real, ##__VA_ARGS__, GA_ROW_LIST arguments)
 
-// Keeps errno to the end of the block: programs may see errno values of the vendor, but none of
-// ours.
+// Keeps errno to the end of the block: programs may see errno values of the vendor, but not of this
+// library.
 struct ga_row_errno {
     int *at;
     int was;
