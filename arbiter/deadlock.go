@@ -12,10 +12,11 @@ import (
 // admitted as in a cycle, and the job of each admitted request releases what it holds, until no request can be admitted. The remaining
 // requests whose jobs hold something wait for each other.
 //
-// A strict search may run at any time: a job counts as waiting if all of its threads wait. A loose search runs after no client of these
-// jobs has asked for or freed anything for deadlock_grace (looseSearchAt): a job counts as waiting if one of its requests waits. In a loose
-// search, requests of the same job are a deadlock among themselves only if each process of the job that holds something has a waiting
-// request, because the other processes may still free what the requests wait for.
+// A strict search may run at any time: a job counts as waiting if all of its threads wait. In a loose search, a job counts as waiting if
+// one of its requests waits. A loose search runs at looseSearchAt. Its result counts only if the jobs of the deadlock have been inactive for
+// deadlock_grace: none of their requests began to wait, and none of their clients asked for or freed anything. In a loose search, requests
+// of the same job are a deadlock among themselves only if each process of the job that holds something has a waiting request, because the
+// other processes may still free what the requests wait for.
 
 // searchedAtOnce is the largest number of waiting requests for which each cycle searches itself. With more requests that takes too long
 // under the daemon's lock, and the daemon searches without the lock ([Arbiter.Search]).
@@ -83,7 +84,7 @@ func (a *Arbiter) searchDue() (due time.Time) {
 		return a.looseSearchAt
 	}
 	if due = a.looseSearchAt; a.suspected {
-		due = a.sorted // already past: the search is due
+		due = a.sorted // time of the last sort of the queue, which is past: the search is due now
 	}
 	if !due.IsZero() && due.Before(a.searchAgain) {
 		due = a.searchAgain

@@ -215,7 +215,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 // overOwnBudget returns the refusal if the lease's own budget would have no room even if all idle credit below it were recalled; else nil.
 func (a *Arbiter) overOwnBudget(t *ticket) *accounting.Refusal {
 	for r := range a.shortages(t) {
-		if reasonOf(r) == ReasonOverBudget { // also if a limit shared with others refuses it
+		if reasonOf(r) == ReasonOverBudget { // an earlier refusal may come from a limit that other jobs share
 			return r
 		}
 	}

@@ -333,7 +333,7 @@ func (a *Arbiter) requestText(t *ticket) string {
 
 // wantsBytes returns how many bytes a ticket asks for on a device. With several devices it is the largest number.
 func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
-	if t.lease != nil || t.bytes > 0 { // a session that has started has its reservation in bytes
+	if t.lease != nil || t.bytes > 0 { // serveSession stores the bytes of a reservation in t before it makes the reservation
 		return t.bytes
 	}
 	for i := range t.candidates {

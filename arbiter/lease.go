@@ -33,14 +33,15 @@ func (a *Arbiter) idle(l *lease) accounting.Bytes {
 		return 0
 	}
 	credit := min(l.word.Credit(granted), granted)
-	if l.spoiled { // Credit has just clamped the word
+	if l.spoiled { // Credit found an invalid value just now, and called Clamped
 		return 0
 	}
 	return credit
 }
 
-// foldLowWater passes the usage peak that the credit word shows to l.extra, before a change of the word resets its low-water mark. If the
-// device is being read at that moment, the reading may still show bytes that were freed since.
+// foldLowWater passes the recent peak of the bytes in use to l.extra. The low-water mark of the credit word shows this peak. Callers are
+// about to change the word, which resets the mark. l.extra needs the peak because a reading of the device that is under way may still show
+// bytes that the client has freed since.
 func (a *Arbiter) foldLowWater(l *lease) {
 	if granted := l.Granted(); granted > 0 && l.session.alive() && !l.lost && !l.spoiled {
 		l.extra.Used(min(l.word.Recent(granted), granted))

@@ -33,8 +33,9 @@ func (l *limit) watchState() *limit {
 	return &l.device.permitLimits[permit.Slot]
 }
 
-// block adds a request to the blockers of a limit. It must be called in the order of the queue. A request that blocks no other jobs than
-// the last blocker does is omitted, so that since falls from each blocker to the next.
+// block adds a request to the blockers of a limit. The request blocks later requests of the jobs that have held memory there only since
+// the time since or later. block must be called in the order of the queue. A request is omitted if the last blocker already blocks all these
+// jobs. So each blocker has an earlier since than the blocker before it.
 func (l *limit) block(t *ticket, since time.Time) {
 	if n := len(l.blockers); n > 0 && !since.Before(l.blockers[n-1].since) {
 		return // the last blocker blocks the same jobs and more
@@ -95,8 +96,8 @@ func (a *Arbiter) unwatch() {
 }
 
 // waitsOn returns the limits at which a ticket waits on one candidate device. If one device is enough for the ticket, or it has only one,
-// these are the limits that refuse it there. If the ticket needs several devices, they are the limits of that device whose counterparts
-// refuse the ticket on any of its devices.
+// these are the limits that refuse it there. If the ticket needs several devices, it waits on each of them at every limit that refuses it on
+// one of them: if the slots of one device refuse the ticket, waitsOn returns the limit of slots of s.
 func (t *ticket) waitsOn(s *candidate) (at []refusingLimit) {
 	if t.any || len(t.candidates) == 1 {
 		return s.refusedBy

@@ -42,7 +42,8 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	}
 	next.Set(c, force)
 	a.putLimits(of, next)
-	if refused := a.renew(now, s.under, s.job != nil); refused != nil { // a raised memory.max can raise the memory.min below it
+	// A raised memory.max can also raise a memory.min that it bounded, and there may be no room for that.
+	if refused := a.renew(now, s.under, s.job != nil); refused != nil {
 		a.putLimits(of, had)
 		for _, j := range a.jobs {
 			if s.under(j) {
@@ -140,8 +141,8 @@ func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 	return of, nil
 }
 
-// sessionsOf returns the sessions of a living process, the oldest first. Without a start time, several processes with sessions may have had
-// the PID; it then returns the sessions of the process that started last.
+// sessionsOf returns the sessions of a living process, the oldest first. If of has no start time, sessions of several processes may have the
+// PID, because it was used again; sessionsOf then returns the sessions of the process that started last.
 func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 	for _, s := range a.sessions {
 		p := &s.process

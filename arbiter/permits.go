@@ -148,7 +148,7 @@ func (j *job) keeps(d *device) bool {
 	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || atStart.Memory(d.bounds()).Min > 0)
 }
 
-// asks returns the permits that a job takes on each device on which it keeps a slot.
+// asks returns the kinds of permits (slot, claim, sole use) that a job takes on each device on which it keeps a slot.
 func (j *job) asks() permit.Kinds {
 	r := &j.request
 	return permit.Kinds{permit.Slot: true, permit.Claim: r.Claim || r.Any, permit.Sole: r.Exclusive}

@@ -90,7 +90,7 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 func (a *Arbiter) makeRoom(t *ticket) *accounting.Refusal {
 	l, need := t.lease, t.memory(t.bytes)
 	r := a.shortage(t)
-	if r == nil && !a.recallFor(l, func() *accounting.Refusal { return l.Check(need) }) { // clients have allocated from their credit words meanwhile
+	if r == nil && !a.recallFor(l, func() *accounting.Refusal { return l.Check(need) }) { // clients have allocated the idle credit that shortage counted
 		if r = l.Check(need); r != nil {
 			r = completeRefusal(r, t.bytes, 0)
 		}

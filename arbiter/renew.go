@@ -18,7 +18,7 @@ type limitChange struct {
 	device *device
 	limits accounting.Limits // limits to set; in the result of setLimits the limits before the change
 
-	kept accounting.Bytes // headroom before the change; 0: none
+	kept accounting.Bytes // headroom before the change, for setLimits to restore it; 0: none
 }
 
 // allJobs returns true. It is the argument of renew for all jobs.

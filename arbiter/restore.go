@@ -54,8 +54,8 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	return nil
 }
 
-// kept reports whether a job kept a slot of a device before the restart. recorded are the devices in the record; nil: there is none. Limits
-// that have changed since the job's start have no effect.
+// kept reports whether a job kept a slot of a device before the restart. recorded are the devices in the record; nil: there is no record.
+// With a record, limits that have changed since the job's start have no effect. Without a record, the present limits decide.
 func (j *job) kept(d *device, recorded []int) bool {
 	if recorded == nil {
 		return j.keeps(d)
@@ -64,8 +64,8 @@ func (j *job) kept(d *device, recorded []int) bool {
 }
 
 // mayKeep reports whether a restored job may keep a slot of a device. It may not if a job that was restored before has the sole use of
-// the device. Such a pair exists if one of the jobs began while the device was lost, or while slots had no limit, and so had no slot before
-// the restart. For the same reason, a restored job with the sole use takes the slots of the jobs that were restored before it.
+// the device. Before the restart, one of these two jobs had no slot there, because it began while the device was lost, or while slots had no
+// limit. For the same reason, a restored job with the sole use takes the slots of the jobs that were restored before it.
 func (a *Arbiter) mayKeep(j *job, d *device) bool {
 	if len(d.permits[permit.Sole]) > 0 {
 		return false

@@ -151,7 +151,7 @@ func (a *Arbiter) recallHelpsOn(t *ticket, d *device) bool {
 // serveJob opens a job that fits, with its reservations and permits.
 func (a *Arbiter) serveJob(now time.Time, t *ticket, at *candidate) {
 	j := t.job
-	var keeps []*device // devices on which its slot was evaluated: a slots.max set since then gives the job none
+	var keeps []*device // devices where the job keeps a slot that the evaluation checked; a device whose slots.max was set later is not among them
 	for i := range t.candidates {
 		if s := &t.candidates[i]; s.asks[permit.Slot] && (!t.any || s == at) && j.keeps(s.device) {
 			keeps = append(keeps, s.device)

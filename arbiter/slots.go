@@ -74,8 +74,8 @@ func (a *Arbiter) takeSlot(now time.Time, l *lease, thread uint32) {
 	a.grantPermits(now, l.device, l.owner(a.trackThread(l, thread)), justSlot).lease = l
 }
 
-// keepSpare gives a job with NoWait its spare slot of a device again if it has no other slot there. It does so also while the device is
-// lost.
+// keepSpare grants a job with NoWait (none of its requests may wait) a slot of a device again, if the job has no other slot there. The slot
+// is spare: no process of the job uses it yet. keepSpare grants the slot also while the device is lost.
 func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
 	if j.run && !j.released && !j.ended && j.assigned(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
 		a.grantJobPermits(now, j, d)
@@ -163,7 +163,7 @@ func (a *Arbiter) dropUnusedSlots(now time.Time, l *lease) {
 	}
 	a.checkDelegation(l)
 	h := l.slot
-	if h == nil { // the slot of other processes of the job, or one that the job kept before its release
+	if h == nil { // l took no slot; other processes of the job may have taken one, or the job kept one before ReleaseJob
 		h = l.device.holder(owner{Job: l.session.job})
 	}
 	switch {
@@ -171,7 +171,7 @@ func (a *Arbiter) dropUnusedSlots(now time.Time, l *lease) {
 		a.setNotify(l)
 	case h.kept || l.contexts > 0 || l.Streams() > 0:
 	case a.inUse(h):
-		a.setNotify(l) // only memory keeps the slot
+		a.setNotify(l) // l has no context and no stream left: its next free may return the slot
 	default:
 		a.dropSlot(now, h)
 	}

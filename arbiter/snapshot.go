@@ -178,7 +178,7 @@ func (p *snapshot) addJob(j *job) {
 	p.state.Jobs = append(p.state.Jobs, is)
 	for sh := range j.shares {
 		if to := p.budgets[sh]; to != nil {
-			to.Jobs = append(to.Jobs, uint64(j.id)) // for the reservation of a job without processes
+			to.Jobs = append(to.Jobs, uint64(j.id)) // a job without processes counts too, because it may have a reservation
 		}
 	}
 	for _, s := range j.sessions {

@@ -233,7 +233,7 @@ type RestoredJob struct {
 	Request JobRequest // request with which the job was opened; Wait and Place are ignored
 	Since   time.Time  // when the job got its slots and reservation; zero: now
 
-	Devices  []int // devices in JobInfo that still exist; nil: any
+	Devices  []int // devices in JobInfo that still exist; nil: the job may use all GPUs
 	Keeps    []int // devices of Keeps in JobInfo; nil: unknown, and chosen by the present limits
 	Released bool  // ReleaseJob was called
 

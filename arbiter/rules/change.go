@@ -24,7 +24,8 @@ type Change struct {
 	PID      int              // PID of the asker; 0: not known
 	// Privileged: the asker may make any change. Other askers may change limits of what they own, up to what the rules give or root has set.
 	Privileged bool
-	// Namespace is the PID namespace of the asker, as in Process. The asker owns what processes of its user opened there.
+	// Namespace is the PID namespace of the asker, as in Process. An asker who is not privileged may change only limits of jobs and
+	// processes that its user opened in this namespace.
 	Namespace uint64
 	// Inside: the asker runs in the cgroup whose limit this is, and may not raise it.
 	Inside bool

@@ -200,7 +200,7 @@ func (t *Terms) hash() uint64 {
 	return h.Sum64() | 1
 }
 
-// Memory returns the present memory.max of the terms on a device.
+// Memory returns the memory.max of the rule on a device: its live limit, or else the setting of the configuration.
 func (t *Terms) Memory(b Bounds) Memory {
 	file := b.Amount(t.Max)
 	m := Unlimited()
@@ -214,7 +214,7 @@ func (t *Terms) Memory(b Bounds) Memory {
 	return m
 }
 
-// Streams returns the present streams.max of the terms.
+// Streams returns the streams.max of the rule: its live limit, or else the setting of the configuration.
 func (t *Terms) Streams() Streams {
 	s := Streams{t.StreamsMax, t.StreamsMax, t.Name}
 	if forced, _ := t.Live.of(AllDevices, StreamsMax); forced != nil {
