@@ -27,7 +27,8 @@ func (a *node) contribution(k Amount) contribution { return contribution{a.held[
 // commit returns the part of a node's contribution that includes reservations: its load, or its own reservation if that is larger.
 func (a *node) commit(k Amount) Bytes { return max(a.load[k], a.reserve(k)) }
 
-// reserve returns the reservation in force of a node: at most what the node may hold, and 0 for a cap.
+// reserve returns how much of an amount a node reserves. For memory this is at most the memory limit of the node. Streams are not reserved,
+// and a cap reserves nothing.
 func (a *node) reserve(k Amount) Bytes {
 	switch {
 	case k == Streams || a.budget != nil && a.budget.isCap:
@@ -119,9 +120,10 @@ func (a *node) linkTo(to *node) *link {
 	return nil
 }
 
-// room returns the most of an amount that the limit of a allows. slack of the request lies in reservations below a; the load of a already
-// includes that part, so that it passes. If more is reserved below a budget than the budget may hold, that part passes only as far as the
-// held bytes leave room. A device keeps its reservations even if its capacity has shrunk since, because it had the room when it made them.
+// room returns how much of an amount a request can get at most by the limit of a. slack is the part of the request that uses reservations
+// below a. The load of a already includes reservations, so that this part needs no further room. If the load of a budget exceeds its limit,
+// because more is reserved below the budget than it may hold, only this part can be granted, and only as far as the held bytes leave room.
+// A device grants this part even if its capacity has shrunk since, because it had the room when the reservations were made.
 func (a *node) room(k Amount, slack Bytes) Bytes {
 	most := a.most(k)
 	if a.load[k] > most && a.budget != nil {
@@ -135,8 +137,9 @@ func (a *node) limits(k Amount) bool {
 	return k == Streams || k == limitedAmount(a.budget) || k == Overhead && a.budget == nil
 }
 
-// above yields the limits at which a charge of a counts, the narrower ones first, each with the part of the charge that lies in
-// reservations between a and that limit. The device comes last. For a lease, its own limit follows, which only keeps its sum below 2^64.
+// above yields the limits at which a charge of a counts, the narrower ones first. With each limit it yields how much of a charge fits in the
+// unused reservations of the nodes between a and that limit. The device comes last. For a lease, the lease's own limit follows, which only
+// keeps the lease's sum from overflowing.
 func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	return func(yield func(*node, Bytes) bool) {
 		var slack Bytes
