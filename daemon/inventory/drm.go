@@ -1,7 +1,7 @@
 package inventory
 
 // This file finds and reads AMD and Intel GPUs in DRM's files in sysfs. inventory.go and scan.go call it. It reads
-// the files directly, because the library's reader knows only amdgpu, reads at most ten cards, and fails for all
+// the files itself: package sysfs of prometheus/procfs knows only amdgpu, reads at most ten cards, and fails for all
 // cards if one is unusual.
 
 import (

@@ -168,7 +168,7 @@ func connect() (int, error) {
 
 // dropAllButExec attaches the filter to the socket.
 func dropAllButExec(fd int) error {
-	// A filter reads numbers in network byte order.
+	// The filter loads the kind of the event as a big-endian number, but the kernel writes it in the machine's byte order.
 	exec := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, netlink.PROC_EVENT_EXEC))
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: whatOffset},

@@ -77,7 +77,7 @@ func (h *nvmlHost) start() (reason string) {
 	return reason
 }
 
-// bringUp initialises the library. reason says why it is not usable. The caller holds calls.
+// bringUp initialises the library. reason says why it is not usable. The caller has locked h.calls for writing.
 func (h *nvmlHost) bringUp() (reason string) {
 	if ret := h.init(); ret != nvml.SUCCESS {
 		reason = nvmlReason(ret)
