@@ -286,8 +286,8 @@ func (l *Lease) show(epoch uint16, s Shown) {
 	room.Store(uint64(ipc.MakeCreditWord(uint64(s.Beyond), epoch, flags)))
 }
 
-// granted returns the published state after the granted sum has changed: the granted bytes came out
-// of the free bytes.
+// granted returns the published state after the granted sum of the lease has changed from before to
+// after. The difference moves from the free bytes to the used ones.
 func (s Shown) granted(before, after accounting.Bytes) Shown {
 	s.Beyond = s.Beyond.Plus(before).Less(after)
 	s.Used = s.Used.Plus(after).Less(before)
