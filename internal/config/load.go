@@ -42,8 +42,8 @@ func newLoader() *loader { return &loader{config: Defaults()} }
 
 func (l *loader) unreadable(name string, err error) {
 	var at *fs.PathError
-	if errors.As(err, &at) { // the message has the path already
-		err = at.Err // the path is in front already
+	if errors.As(err, &at) { // the text of a PathError begins with the path
+		err = at.Err // without the path, because Mistake.File has it
 	}
 	l.mistakes = append(l.mistakes, Mistake{File: name, Reason: fmt.Sprintf("cannot be read: %v", err)})
 }
@@ -233,7 +233,7 @@ func (l *loader) finish() (*Config, error) {
 	return nil, slices.Compact(l.mistakes)
 }
 
-// checkAlso finds drivers that two [[device]] sections list.
+// checkAlso records a mistake for each driver that a second [[device]] section lists in its key also.
 func (l *loader) checkAlso() {
 	had := map[string]*draft{}
 	for _, d := range l.devices {

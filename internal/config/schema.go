@@ -44,7 +44,7 @@ type key struct {
 	format func(d *draft) string // value as in a file; "": not set
 }
 
-// always makes a key that always has a value, because a default exists.
+// plainKey makes a key that always has a value, because a default exists.
 func plainKey[T any](name string, k kind[T], of func(*draft) *T) key {
 	read := func(d *draft, v value) (err error) {
 		*of(d), err = k.read(v)
@@ -131,8 +131,8 @@ var (
 	}
 )
 
-// readContextReserve reads the memory of a context. Without this key a reservation uses
-// ContextGuess.
+// readContextReserve reads context_reserve, the memory of one context. The key replaces ContextGuess,
+// the estimate for devices on which no context has been measured yet.
 func readContextReserve(d *draft, v value) (err error) {
 	policy := &d.config.Policy
 	policy.ContextReserve, err = boundedSizes.read(v)

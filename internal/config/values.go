@@ -33,7 +33,8 @@ type kind[T any] struct {
 	bytes  bool           // a number without a unit is bytes
 }
 
-// display returns a value for a message, about as in the file.
+// display returns a value for a message, as in the file but without the elements of tables and
+// arrays.
 func (v value) display() string {
 	switch v.kind {
 	case unstable.String:
@@ -114,7 +115,7 @@ var boundedSizes = kind[accounting.Size]{
 	bytes:  true,
 }
 
-// amounts reads sizes other than a share.
+// amounts makes a kind for numbers of bytes from a kind for sizes. It refuses a share of a device.
 func amounts(of kind[accounting.Size]) kind[accounting.Bytes] {
 	read := func(v value) (accounting.Bytes, error) {
 		size, err := of.read(v)
@@ -279,7 +280,8 @@ var folders = kind[string]{
 	format: quote,
 }
 
-// drivers reads drivers that compute on the processor, and that a GPU's section lists.
+// drivers reads a list of drivers that compute on the processor. A GPU's section lists them in the
+// key also; what they use then counts on that GPU.
 var drivers = kind[[]string]{
 	read: func(v value) (list []string, err error) {
 		if v.kind != unstable.Array || len(v.list) == 0 {

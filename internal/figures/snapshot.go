@@ -166,7 +166,7 @@ type LeaseState struct {
 	Granted  accounting.Bytes `json:"granted_bytes"`
 	Credit   accounting.Bytes `json:"credit_bytes"`
 	Away     accounting.Bytes `json:"away_bytes"`    // part of Used: managed memory that is not on the device
-	Pending  accounting.Bytes `json:"pending_bytes"` // part of Used: as the client reports it, clamped
+	Pending  accounting.Bytes `json:"pending_bytes"` // part of Used: bytes freed in stream order whose free has not executed; reported by the client, at most Used
 	Budget   accounting.Bytes `json:"budget_bytes"`  // memory.max in force; Max: none
 	Min      accounting.Bytes `json:"min_bytes"`
 	Peak     accounting.Bytes `json:"peak_bytes"` // largest Used so far

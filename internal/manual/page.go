@@ -21,7 +21,8 @@ type Section struct {
 // Item is a word and its meaning.
 type Item struct{ Word, Meaning string }
 
-// Document is a page on a file that is made from a document, so that its text exists only once.
+// Document is a manual page on a file, such as gpuarb.toml. It is made from a Markdown document, so
+// that the text exists only once.
 type Document struct {
 	Name  string // name of the page, such as gpuarb.toml
 	Short string // text of its section NAME

@@ -29,7 +29,7 @@ type Facts struct {
 	AlsoIn     []string // paths in the other hierarchies, without their roots
 	Unit       string   // innermost .service or .scope in Cgroup, or else in AlsoIn
 	NSPID      int      // PID in the process's own PID namespace; 0: unknown
-	Container  string   // 64 digits of the innermost container in Cgroup, or else in AlsoIn
+	Container  string   // ID (64 hexadecimal digits) of the innermost container in Cgroup, or else in AlsoIn; empty: none
 }
 
 const (

@@ -57,7 +57,7 @@ type names struct {
 	late  int // number of lookups under way for which a caller has waited too long
 }
 
-// The two databases.
+// Indices of the two databases in nameSources and in names.known.
 const (
 	usersDB = iota
 	groupsDB

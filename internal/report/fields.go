@@ -13,7 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// Field is a file in the folder of a T. Text returns its content with the newline at the end.
+// Field is a file in the folder of a device, process, job, cgroup or user, whose state has the type
+// T. Text returns the content with the newline at the end.
 type Field[T any] struct {
 	Name string
 	Text func(T) string

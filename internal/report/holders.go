@@ -27,7 +27,7 @@ type Holder struct {
 	Holds     []string         `json:"holds"`
 	Used      accounting.Bytes `json:"used_bytes"`
 	Reserved  accounting.Bytes `json:"reserved_bytes"`
-	AgeMs     int64            `json:"age_ms"` // since it has something of the device, in ms; if it has nothing, since the job began
+	AgeMs     int64            `json:"age_ms"` // time for which it has had something of the device, in ms; if it has nothing, age of the job
 	Processes []int            `json:"processes"`
 	Waits     []Wait           `json:"waits"`
 	Command   string           `json:"command"`

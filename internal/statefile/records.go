@@ -109,7 +109,7 @@ type Limit struct {
 	Streams     uint32
 	Slots       uint32
 	UID         uint32 // user who made the change
-	Privileged  uint32 // 1: by a privileged user, and may raise limits; 2: only lowers limits
+	Privileged  uint32 // 1: set by a privileged user, and may raise limits; 2: read from a client's page, and counts only if it lowers a limit; 0: neither
 }
 
 // LimitOverrides is the distance between two bits of Limit.Set for one limit. The higher bit says that the limit
@@ -142,7 +142,7 @@ const (
 	ChangeNone uint32 = 0
 	ChangeTake uint32 = 1 // idle credit is taken out of the word
 	ChangeGive uint32 = 2 // idle credit is put into the word
-	ChangeFlag uint32 = 4 // flags change, or only the epoch after a grant to a thread
+	ChangeFlag uint32 = 4 // flags are set; or a grant to a thread changes only the epoch of the word
 )
 
 // Lease is the part of a session's lease on one device that must survive the daemon, with at most one announced
@@ -151,7 +151,7 @@ type Lease struct {
 	Live     uint32
 	Session  uint32 // index of its session's record
 	Slot     uint32 // slot of the session's page
-	Device   uint32 // device index at the opening, possibly with LeaseLost; UUID identifies the device
+	Device   uint32 // device index when the lease was opened, combined with LeaseLost if the device was lost; UUID identifies the device
 	UUID     [16]byte
 	Granted  uint64
 	Peak     uint64
