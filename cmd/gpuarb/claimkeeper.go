@@ -57,7 +57,8 @@ func (a *app) keeperCommand() *cobra.Command {
 	}
 }
 
-// runKeeper does the whole work of a keeper.
+// runKeeper opens the job of the claim, answers the starter, and returns after the end of the holder
+// or of the claim. The head of this file has the steps.
 func (a *app) runKeeper(stdin io.Reader) error {
 	closeInherited()
 	caught := make(chan os.Signal, 64)

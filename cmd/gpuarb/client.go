@@ -22,7 +22,7 @@ import (
 // microseconds; a daemon that needs longer is stopped or stuck.
 const daemonTimeout = 10 * time.Second
 
-// theDaemon says what most commands wait for, for slow.
+// theDaemon is the text that most commands pass to slow, which prints what a command waits for.
 const theDaemon = "the daemon to answer"
 
 // socketPaths returns the paths at which the socket of the daemon may be, in the order of the

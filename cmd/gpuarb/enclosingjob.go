@@ -57,7 +57,7 @@ func (a *app) askEnclosingJob(ctx context.Context, job ipc.Token) (socket string
 			}
 		}
 		if err == nil || !ended {
-			return "", false // continue as without a job: the next step says what to do
+			return "", false // go on without an enclosing job: opening a job then says why no daemon answers
 		}
 		select {
 		case <-ctx.Done():

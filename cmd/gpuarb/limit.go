@@ -104,7 +104,8 @@ var limitMeanings = map[string]string{
 // withFolder is the flag for a limit that ends when the folder of its cgroup is removed.
 const withFolder = "with-folder"
 
-// readLimited reads whose limits change, and how. limitTarget.resolve looks the names up later.
+// readLimited reads from the command line the target whose limits are shown or changed, and the new
+// limits. limitTarget.resolve looks the names up later.
 func readLimited(flags *pflag.FlagSet, args []string) (*limitTarget, error) {
 	w := &limitTarget{limitKind: limitKindOf(ipc.LimitDevice), request: ipc.LimitRequest{Device: ipc.AllDevices}}
 	w.device, _ = flags.GetString(w.flag)
@@ -210,7 +211,7 @@ func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limitTarget
 func (a *app) sayOver(ctx context.Context, client *ipc.Client, w *limitTarget) {
 	snapshot, limits, err := w.currentLimits(ctx, client)
 	if err != nil {
-		return // the change has been made
+		return // the limit is set already, so this failure needs no message
 	}
 	who := w.name
 	if w.kind == ipc.LimitProcess || w.kind == ipc.LimitJob {

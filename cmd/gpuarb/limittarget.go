@@ -24,12 +24,18 @@ type limitKind struct {
 	flag, usage string // flag that names a target; "": an argument does
 	noun        string
 	limits      []string // limits that the target has
-	holds       string   // beginning of a message, such as "user %s holds"
-	frees       string
-	offers      func(figures.Snapshot) []cobra.Completion
-	find        func(s figures.Snapshot, name string) (id uint64, err error) // finds a target by name; nil: names are not looked up
-	inForce     func(s figures.Snapshot, id uint64, name string) (limits []report.Limit, ok bool)
-	unknown     func(s figures.Snapshot, id uint64, name string) error // error if inForce returns false
+	// holds and frees are parts of the message about a target that holds more than its limit: "user %s
+	// holds … over until it frees …".
+	holds string
+	frees string
+	// offers returns the targets that the completion of the flag offers; nil: none.
+	offers func(figures.Snapshot) []cobra.Completion
+	// find finds a target by name; nil: names are not looked up.
+	find func(s figures.Snapshot, name string) (id uint64, err error)
+	// inForce returns the limits in force; ok is false if the target does not exist.
+	inForce func(s figures.Snapshot, id uint64, name string) (limits []report.Limit, ok bool)
+	// unknown returns the error if inForce returns false.
+	unknown func(s figures.Snapshot, id uint64, name string) error
 }
 
 // The limits of a single program, and of several programs together.
@@ -93,7 +99,7 @@ func limitKindOf(kind uint32) *limitKind {
 	return &limitKinds[slices.IndexFunc(limitKinds, func(t limitKind) bool { return t.kind == kind })]
 }
 
-// limitTarget is the target of a command, with the change.
+// limitTarget is the target that a command line names, and the request that changes its limits.
 type limitTarget struct {
 	*limitKind
 	name    string // value of the flag

@@ -143,7 +143,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	}
 	switch {
 	case options.asVisible && job.Devices == request.Devices:
-		job.Devices = 0 // the environment stays as the user wrote it
+		job.Devices = 0 // the program sees these devices anyway: its environment stays as it is
 	case options.min != "" && options.device == "" && options.prefer == "" && job.Devices > 0:
 		a.say("%s: --min %s fits GPU %s alone: the program is given no other", who, options.min, indices(job))
 	}

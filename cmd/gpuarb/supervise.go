@@ -40,8 +40,8 @@ func lookUp(name, path string) (string, error) {
 		if folder == "" {
 			folder = "."
 		}
-		candidate := folder + "/" + name // not Join: "./x" must keep its slash
-		info, err := os.Stat(candidate)  // filepath.Join would remove the "./"
+		candidate := folder + "/" + name // filepath.Join would remove the "./" of "./x"
+		info, err := os.Stat(candidate)
 		if err != nil || info.IsDir() {
 			continue
 		}

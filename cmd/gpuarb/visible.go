@@ -108,7 +108,7 @@ func (a *app) chooseVisible(request *ipc.JobOpenRequest, o *jobOptions, all []fi
 	}
 	fit := filter(seen, func(d figures.DeviceState) bool { return reserves(request, d) <= mostMin(d) })
 	if len(fit) == 0 {
-		fit = seen // the daemon says how much would be possible
+		fit = seen // none is large enough: the refusal of the daemon says how much is possible
 	}
 	o.asVisible = len(fit) == len(seen)
 	setDevices(request, fit)
