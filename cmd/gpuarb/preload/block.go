@@ -92,7 +92,8 @@ func (b block) insert() error {
 	return replace(b.path, []byte(text))
 }
 
-// makeFolders creates the missing folders above the file, and returns a word for each.
+// makeFolders creates the missing folders above the file. made has newFolder once for each folder
+// that was created; it goes into the first line of the block.
 func (b block) makeFolders() (made string, err error) {
 	var missing []string
 	for dir := filepath.Dir(b.path); ; dir = filepath.Dir(dir) {

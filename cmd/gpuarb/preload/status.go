@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
-// Entry is a target that is put under the library.
+// Entry is a target whose programs load the library when they start, as File says.
 type Entry struct {
 	Target
 	Library string

@@ -138,7 +138,8 @@ func (m *Model) inputKey(key, text string) {
 	m.applyInput()
 }
 
-// do carries out an action outside of the loop that draws.
+// do returns a function that carries out an action. The terminal library calls the function in
+// another goroutine, so the screen is still drawn meanwhile.
 func (m *Model) do(action Action) tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)

@@ -37,7 +37,8 @@ type Options struct {
 	Spent func() time.Duration
 }
 
-// page is a part of the program that fills the screen below the title.
+// page says what the screen shows below the title: the table of rows, the details of the selected
+// row, or the help.
 type page int
 
 const (

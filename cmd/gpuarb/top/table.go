@@ -104,7 +104,8 @@ func (r *row) waitedCell() string {
 	return report.Span(r.ticket.WaitedMs)
 }
 
-// attribute returns the attribute of the state.
+// attribute returns the colour in which the state of the row is drawn, as a terminal attribute; "":
+// the usual colour.
 func (r *row) attribute() string {
 	switch figures.State(r.state) {
 	case figures.StateOver, figures.StateLost:
