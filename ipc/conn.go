@@ -26,7 +26,7 @@ type Conn struct {
 	descriptors atomic.Int32 // number that the limits count for this connection; 0: closed
 	once        sync.Once
 	accepted    bool // set by MarkAccepted; for the reading goroutine only
-	readLate    bool // a message was looked for after the deadline; for the reading goroutine only
+	readLate    bool // ReadMessage has used its only read after the deadline; for the reading goroutine only
 }
 
 // Message is one received request. Body lies in the connection's buffer and is valid until the next ReadMessage.

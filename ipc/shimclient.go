@@ -123,7 +123,8 @@ func (c *Client) alloc(ctx context.Context, req AllocRequest, w *waiting) (Alloc
 	return reply, err
 }
 
-// Freed reports a free that saw Notify in the credit word. The daemon sends no reply.
+// Freed tells the daemon that memory was freed. It must be called after each free that finds FlagNotify in the credit
+// word, because a request waits then. The daemon sends no reply.
 func (c *Client) Freed(slot uint32) error {
 	return send(c, Header{Type: TypeFreed}, &FreedNotice{Slot: slot}, -1, nil)
 }

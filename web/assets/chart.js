@@ -28,7 +28,7 @@ export class Chart {
     if (this.plot && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
   }
 
-  /** show draws a track. colors are the colours of its stack, from the bottom up. */
+  /** show draws a Track. total: bytes of the device; colors: colours of the stacked jobs, from the bottom up. */
   show(model, track, total, colors) {
     this.model = model;
     this.track = track;
