@@ -109,7 +109,8 @@ static bool add_debt(struct ga_root *root, uint32_t device, uint64_t bytes, uint
     return true;
 }
 
-// Acquires bytes of a device on which no daemon has ever opened a lease: all bytes in use are debt.
+// Acquires bytes of a device on which no daemon has ever opened a lease. There is no credit, so all
+// bytes in use are debt: they are reported to the next daemon. The debt stays at or below `most`.
 static enum admitted acquire_as_debt(struct ga_root *root, uint32_t device, uint64_t bytes,
                                      uint64_t most, uint32_t epoch, uint16_t *tag) {
     enum admitted result = ANOTHER_LINK;

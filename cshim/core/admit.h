@@ -86,7 +86,7 @@ bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t byte
 struct ga_allocation {
     struct ga_root *root;  // NULL: not arbitrated; only the driver decides
     struct ga_entry entry; // key: set after the driver has answered
-    uint64_t epoch;        // number that the interface reads before it calls the driver
+    uint64_t epoch; // epoch of the contexts, which some interfaces read before they call the driver
 };
 
 // Finds the root. False: the allocation must be refused, because it cannot be accounted for.

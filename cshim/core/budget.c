@@ -103,8 +103,9 @@ static bool read_published(struct ga_root *root, const struct ga_answer *a,
     return false;
 }
 
-// Asks the daemon. An older daemon does not send the credit word by which it summed up, so its
-// answer is used once and not stored.
+// Asks the daemon. An older daemon does not send the credit word from which it computed its answer.
+// Without that word, later changes of the credit cannot be added to the answer, so it is used once
+// and not stored.
 static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], struct ga_answer *a,
                        bool *ok) {
     struct ga_wire_room_request request; // its layout is that of a query

@@ -208,9 +208,9 @@ static void go_live(struct ga_root *root) {
     atomic_store(&root->spare.epoch, atomic_fetch_add(&root->link_epoch, 1) + 1);
     atomic_store(&root->warned, 0);
     atomic_store(&root->connect_blocked, 0);
+    // A resumed session has told the daemon its debt. The debt of an earlier session is forgotten.
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        atomic_store(&root->devices[d].debt,
-                     0); // the daemon was told, or this session never owed it
+        atomic_store(&root->devices[d].debt, 0);
     atomic_store(&root->link, GA_LINK_LIVE);
     ga_publish(root);
 }
@@ -415,9 +415,10 @@ static void attach_held(struct ga_root *root) {
     }
 }
 
-// Converts lent stream counts for an older daemon that does not lend them. Such a daemon has the
-// count that its predecessor saved. Gives all of these streams back, then requests as many as
-// exist. From then on the daemon is told of each stream.
+// Lets a daemon of an earlier version count the streams. With a newer daemon this process counts
+// them itself, in the lease page (GA_STREAMS_OPEN). The earlier version begins with a number that
+// its predecessor saved. Therefore gives back all streams, then requests as many as exist. From
+// then on the daemon is told of each stream.
 static bool return_streams(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     struct ga_reply reply;
@@ -434,7 +435,8 @@ static bool return_streams(struct ga_root *root) {
         if (stream.count > 0 &&
             !exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply))
             return false;
-        atomic_store(word, 0); // otherwise the next such daemon would be told again
+        atomic_store(word,
+                     0); // otherwise the streams would be given back again to the next such daemon
     }
     return true;
 }

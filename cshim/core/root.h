@@ -87,13 +87,13 @@ struct ga_answer {
     bool known;
     bool limited;
     uint8_t uuid[GA_UUID_SIZE];
-    uint32_t link_epoch; // epoch of the link that brought it
+    uint32_t link_epoch; // epoch of the link on which it came
     uint32_t slot;       // slot of the lease; GA_NO_SLOT: none
     struct ga_view *view;
-    uint64_t asked; // ga_root.asked at that time
+    uint64_t asked; // value of ga_root.asked before the question was sent
     uint64_t at_ms;
     uint64_t total, used, room;
-    uint64_t word; // the lease's credit word by which the daemon summed up
+    uint64_t word; // the lease's credit word from which the daemon computed total, used and room
 };
 
 enum ga_link {
@@ -385,7 +385,8 @@ static inline void ga_move_end(void) {
         atomic_store_explicit(&t->moving, 0, memory_order_release);
     ga_self_leave();
 }
-// Adds to the calling thread's bytes in flight. Must be called inside a move.
+// Adds to the calling thread's bytes in flight. Must be called between ga_move_begin and
+// ga_move_end.
 static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
     struct ga_thread *t = ga_self.thread;
     if (GA_UNLIKELY(t == NULL))

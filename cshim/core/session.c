@@ -297,8 +297,8 @@ struct call {
     uint64_t until_ms; // when it must be given up after that; 0: never
     uint32_t asked_in; // tag of the session to which an attempt was sent; 0: none
     bool releases;     // true: the request reports destroyed objects
-    uint32_t released_in; // epoch of the link since which this process does not count these objects
-    int quick_failures;   // attempts in a row that failed at once
+    uint32_t released_in;   // epoch of the link when this process stopped counting these objects
+    int quick_failures;     // attempts in a row that failed at once
     uint64_t no_room_since; // when no connection could first be opened; 0: one could
 };
 
@@ -524,8 +524,9 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     return way;
 }
 
-// Tells the daemon that objects were destroyed. This process no longer counts them since the link
-// of an epoch; a daemon that was told the counts by a later link need not be told.
+// Tells the daemon that objects were destroyed, after this process has stopped counting them.
+// epoch: the link at that time. When a later link was opened, its daemon was told the counts
+// without these objects, so that daemon is sent nothing.
 static void send_release(struct ga_root *root, uint16_t type, uint32_t device, void *body,
                          size_t size, uint32_t epoch) {
     struct ga_reply reply = {.request = 0};

@@ -38,11 +38,12 @@ static inline void unpack(struct ga_entry *e, uint64_t key, struct ga_table_valu
     e->space = (uint8_t)(v.context_device >> SPACE_SHIFT);
 }
 
-// A group has eight lines, for 64 consecutive granules of 512 bytes; device addresses are multiples
-// of 512. A dense range of addresses fills groups without collisions, because folding is a
-// bijection of each aligned range. Colliding keys (other ranges, large strides) are scattered over
-// the lines of a group and, when a line is full, over the groups. Handles are not multiples of 512,
-// so their low bits count, too.
+// How place_of finds the place of a key: a group has eight lines, for 64 consecutive granules of
+// 512 bytes; device addresses are multiples of 512. In an aligned range of addresses, folding maps
+// no two numbers of groups to the same group, so blocks that lie side by side do not collide. Keys
+// that do collide (of other ranges, or with large distances) are scattered over the lines of a
+// group and, when a line is full, over the groups. Handles are not multiples of 512, so their low
+// bits are added.
 #define GRANULE_BITS 9
 #define GROUP_LINES 8U
 
@@ -91,7 +92,7 @@ static inline struct ga_key key_of(const struct ga_entry *e) {
 }
 
 struct found {
-    uint32_t line, key, n; // n: number of full lines that passed the key on
+    uint32_t line, key, n; // n: number of lines that were searched before `line`
 };
 
 // Returns the position of a key in a line; KEYS: not in it. The line may have keys with the same
@@ -192,8 +193,9 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
     return true;
 }
 
-// Raises the count before an entry is added, because a table with a count of 0 is taken for empty.
-// A large shard gets a larger step, so that this stays rare.
+// Raises `most`, the upper bound of the number of entries, before an entry is added. Readers take a
+// table for empty, without a lock, if its `most` is 0. The step is larger for a larger shard, so
+// that this stays rare.
 static GA_NOINLINE void raise_most(struct ga_table *table, struct ga_shard *s) {
     uint32_t most = s->used + 1 + s->used / 8;
     atomic_fetch_add(&table->most, most - s->most);
