@@ -81,7 +81,7 @@ static uint64_t unused_in(const struct ga_memory_pool *pool) {
 
 // Trims a pool by bytes. If too few come back, because the driver frees only whole pieces without
 // blocks, trims as far as possible. If still too few come back, the pool is not trimmed again until
-// its turn changes. Returns the number of bytes that came back.
+// a block is acquired from it or its charge falls. Returns the number of bytes that came back.
 static uint64_t trim_by(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes) {
     struct ga_memory_pool copy = ga_memory_pool_copy(root, pool);
     uint64_t unused = unused_in(&copy);

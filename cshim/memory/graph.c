@@ -115,8 +115,8 @@ static bool acquire_on(struct ga_memory_graph_start *s, uint32_t device) {
     t->pool = graph_pool(s, device);
     if (!t->pool)
         return false;
-    // A launch cannot be undone. Admit the bytes as new memory, unless the pool certainly has
-    // unused memory.
+    // A launch cannot be undone. Admit the bytes as new memory, unless nothing has changed in the
+    // pool since this graph's last launch: the pool then has the memory of that launch, unused.
     bool again = t->bytes == s->exec->own[device] && atomic_load(&s->exec->last_turn[device]) ==
                                                          ga_memory_pool_copy(s->root, t->pool).turn;
     return ga_memory_pool_acquire(t, again ? GA_MEMORY_ACQUIRE_REUSED : GA_MEMORY_ACQUIRE_NEW);
@@ -139,9 +139,9 @@ bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memor
     return true;
 }
 
-// Inserts the entry of a block. Without memory for the entry its bytes stop being live, because no
-// call will show its free. They stay charged as unused bytes of the pool while readings show that
-// the pool has them.
+// Inserts the entry of a block. If there is no memory for the entry, the library cannot recognise
+// the block's free later. So its bytes no longer count as live. They stay charged as unused bytes
+// of the pool while readings show that the pool has them.
 static void insert_block(const struct ga_memory_acquisition *t,
                          const struct ga_memory_graph_block *b) {
     const struct ga_entry lost = {

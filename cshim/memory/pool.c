@@ -24,9 +24,10 @@ static struct ga_memory_pool *find_locked(struct ga_memory_pools *p,
     return NULL;
 }
 
-// Returns the record for the pool of `like`, with a use for the caller. *known: whether it existed.
-// If not, the first unused record becomes it. NULL: there is no unused record. An unused record may
-// have uses, while a thread frees a block of an earlier session.
+// Returns the record for the pool of `like`, and adds a use, which the caller must end with
+// ga_memory_pool_release. *known: whether the pool had a record. If it had none, it gets the first
+// unused record to which no thread has a use; a thread that frees a block of an earlier session may
+// have one. NULL: there is no such record.
 static struct ga_memory_pool *use_locked(struct ga_memory_pools *p,
                                          const struct ga_memory_pool *like, bool *known) {
     struct ga_memory_pool *pool = find_locked(p, like);
@@ -296,8 +297,8 @@ static uint64_t granule_of(const struct ga_memory_granule *g) {
         return 0;
     while (granule < g->more_than)
         granule *= 2;
-    // Each reading is a multiple of the granule, so that the lowest bit of all readings is one,
-    // too.
+    // Each reading is a multiple of the granule, a power of two. So the granule is at most the
+    // lowest bit that is set in any reading.
     return ga_os_least(granule, g->readings & (0 - g->readings));
 }
 
