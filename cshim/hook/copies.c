@@ -16,7 +16,7 @@
 // constructor that looks up a function wants this lock.
 static struct ga_spin lock;
 
-// Number of entries that the interfaces have reserved.
+// Number of entries (entries.h) that the interfaces have reserved.
 static _Atomic uint32_t entries_used;
 
 void *ga_copies_own(const struct ga_interface *library, size_t place, size_t row) {
@@ -60,7 +60,8 @@ int ga_copies_at(struct ga_interface *library, const void *address) {
     return -1;
 }
 
-// Returns the number of the entry for a row at a place.
+// Returns the number of the entry (entries.h) that stands for a function, given by its row, of the
+// copy at a place.
 static size_t entry_of(const struct ga_interface *library, size_t place, size_t row) {
     return atomic_load(&library->entries) - 1 + place * library->rows + row;
 }

@@ -79,10 +79,10 @@ static void *find_without_exports(const struct lookup *l) {
                : or_nothing(find_in(l, RTLD_NEXT)); // if nothing was found, dlerror has the reason
 }
 
-// Decides for RTLD_DEFAULT and RTLD_NEXT, which search from the caller on, so that only a jump can
-// ask the real function. It would find our export, because a preloaded library comes first. That is
-// right if the vendor's library is loaded and has the function. Otherwise our export must not be
-// found.
+// Decides for RTLD_DEFAULT and RTLD_NEXT. With them the real dlsym searches from its caller on, so
+// this library must not call it for the program: it can only jump to it. After a jump, the real
+// dlsym would find our export, because a preloaded library comes first. That is right if the
+// vendor's library is loaded and has the function. Otherwise our export must not be found.
 static void *decide_special(const struct lookup *l) {
     if (ga_library_find(l->library, NULL)) {
         if (!atomic_load(&l->library->functions[l->row]))
