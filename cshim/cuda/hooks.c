@@ -81,7 +81,7 @@ static GA_NOINLINE int find_driver(void) {
 }
 
 // Returns the mode. At the first call, finds the driver with the functions of all rows, because a
-// wrapper needs more functions than its own.
+// wrapper may call other driver functions than the one that it replaces.
 static inline int current_mode(void) {
     int now = atomic_load_explicit(&mode, memory_order_acquire);
     return GA_UNLIKELY(now == MODE_UNKNOWN) ? find_driver() : now;
@@ -115,8 +115,10 @@ static ga_result init_copy(size_t place, unsigned int flags) {
     return result;
 }
 
-// The functions of rows whose entry points differ only in their parameters. Each asks before the
-// driver's call (open) and settles after it. c is the row's own struct of type allocation.
+// The code of wrappers, one macro for all functions (rows of hooks.def) that differ only in their
+// parameters. GA_ADMITS evaluates `open`, which asks for admission. If that is granted, it
+// evaluates `settle`, which calls the driver and accounts for the result. Both use the variable c,
+// a struct of type `allocation`.
 #define GA_ADMITS(allocation, open, settle)                                                        \
     ({                                                                                             \
         struct allocation c;                                                                       \
@@ -158,7 +160,8 @@ static ga_result init_copy(size_t place, unsigned int flags) {
                   ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});   \
               }))
 
-// Ends an object: removes its entry, calls the driver, and settles.
+// Ends an object: removes its entry, calls the driver, and passes the driver's result to `freed` if
+// there was an entry.
 #define GA_REMOVES(real, remove, freed, handle)                                                    \
     ({                                                                                             \
         struct ga_allocation c;                                                                    \

@@ -142,7 +142,7 @@ void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
 
 // Retain
 
-// A retain during the driver's call.
+// Arguments of a wrapped call of cuDevicePrimaryCtxRetain, and what the wrapper needs for it.
 struct retaining {
     struct ga_root *root;
     GA_FN_cuDevicePrimaryCtxRetain *real;

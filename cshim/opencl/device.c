@@ -70,8 +70,8 @@ static bool is_cpu_number(struct ga_root *root, uint32_t number) {
     return ga_device_same(root->devices[number].uuid, ga_driver_processor);
 }
 
-// Returns the size of a device's memory in bytes. 0: not known, because the driver's memory is
-// counted on a device that it does not compute on.
+// Returns the size of a device's memory in bytes. 0: not known, because the driver computes on the
+// CPU but its memory is counted on a GPU, or the other way round.
 static uint64_t total_of(struct ga_root *root, uint32_t number, ga_cl_device device) {
     uint64_t total = 0;
     if (is_cpu_number(root, number) == ga_opencl_device_is_cpu(device))

@@ -18,8 +18,8 @@ static inline void *loader_function(enum ga_opencl_row row) {
     return atomic_load_explicit(&ga_opencl_functions[row], memory_order_relaxed);
 }
 
-// Returns the loader's function of a row, after the functions of all rows were found: a wrapper
-// needs more functions than its own. NULL: the loader lacks it.
+// Returns the loader's function of a row. First finds the functions of all rows, because a wrapper
+// may call other functions than the one that it replaces. NULL: the loader lacks the function.
 static void *function_of_row(enum ga_opencl_row row) {
     return ga_library_find(&ga_opencl_interface, NULL) ? loader_function(row) : NULL;
 }
@@ -83,8 +83,8 @@ static ga_cl_context note_works(ga_cl_context made) {
     return made;
 }
 
-// The functions of rows that differ only in their parameters. c and status are the row's own
-// variables.
+// The code of wrappers, one macro for all functions (rows of hooks.def) that differ only in their
+// parameters. c is a variable of the macro; status is a parameter of the wrapper.
 #define GA_CREATES_CONTEXT(real, asked, ...)                                                       \
     ({                                                                                             \
         struct ga_opencl_context_request c;                                                        \
@@ -160,9 +160,9 @@ void *ga_opencl_layer_wrapper(size_t row) {
     return NULL;
 }
 
-// Calls clGetPlatformIDs of the loader at a place. A loader works if it finds a platform. Each
-// OpenCL object points to its driver's functions, so any loader can serve the objects of all
-// loaders.
+// Calls clGetPlatformIDs of the copy of the OpenCL loader at a place. A loader works if it finds a
+// platform. Each OpenCL object points to its driver's functions, so any loader can serve the
+// objects of all loaders.
 static ga_cl_int platforms(size_t place, ga_cl_uint room, ga_cl_platform *list, ga_cl_uint *count) {
     GA_FN_clGetPlatformIDs *real = (GA_FN_clGetPlatformIDs *)ga_copies_own(
         &ga_opencl_interface, place, GA_OPENCL_ROW_clGetPlatformIDs);

@@ -97,7 +97,7 @@ static bool admit(struct ga_allocation *c, const struct ga_vulkan_device *device
         return false; // no device has that many bytes, and an entry has only 48 bits for them
     if (!c->root)
         return true;
-    ga_publish_soft(c->root); // the driver may move it to host memory
+    ga_publish_soft(c->root); // the driver may move the block to host memory
     c->entry.context = context_of(device, heap);
     c->entry.space = GA_SPACE_VULKAN;
     return acquire(c, charged_device(device, info));

@@ -187,7 +187,7 @@ struct ga_vk_negotiation {
     ga_vk_get_device *get_device;
     ga_vk_get_instance *get_physical;
 };
-#define GA_VK_NEGOTIATION 1     // value of its type
+#define GA_VK_NEGOTIATION 1     // value of ga_vk_negotiation.type
 #define GA_VK_LAYER_INTERFACE 2 // version of the interface that this layer implements
 
 // VkLayerInstanceCreateInfo and VkLayerDeviceCreateInfo, which point to the next layer
