@@ -87,9 +87,9 @@ func (p *Process) Add(m Member) {
 // Used returns the bytes that the process uses, or used when the reading began if that is more.
 func (p *Process) Used() accounting.Bytes { return p.used }
 
-// Away returns how many bytes of each living lease the device does not hold, in the order in which the leases were added. The result has
-// two parts. The first is bytes used throughout the reading that figure does not contain, up to the managed memory that the client reports.
-// The second is all managed memory granted since the reading began.
+// Away returns how many bytes of each living lease the device does not hold, in the order in which the leases were added. figure is the
+// usage of the process by the reading. The result is a sum of two parts. The first is how much more the leases used throughout the reading
+// than figure shows, up to the managed memory that the client reports. The second is all managed memory granted since the reading began.
 func (p *Process) Away(figure accounting.Bytes) []accounting.Bytes {
 	away, left := make([]accounting.Bytes, len(p.members)), p.least.Less(figure)
 	for i, m := range p.members {
@@ -119,7 +119,7 @@ func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed boo
 		overhead = figure.Less(p.used)
 	}
 	first.Overhead, first.last = min(overhead, first.last), overhead
-	if d.Began.After(first.freedAt) { // the reading shows what was freed
+	if d.Began.After(first.freedAt) { // Overhead no longer contains these bytes, because the contexts ended before the reading began
 		first.freed = 0
 	}
 	first.freed = min(first.freed, first.Overhead)
@@ -129,7 +129,8 @@ func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed boo
 }
 
 // findExcess finds the usage that no call asked for and that two readings agree on. It excludes what the process may have used and freed
-// during the reading, or since the low-water mark of its credit word was reset.
+// during the reading, or since the low-water mark of its credit word was reset. It returns true if that exclusion made the result smaller: the
+// caller must then reset the mark.
 func (p *Process) findExcess(figure, context accounting.Bytes) (resetMark bool) {
 	first := p.members[0]
 	switch {
