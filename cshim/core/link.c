@@ -196,8 +196,8 @@ static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t ta
 static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
     ga_os_copy(root->token, reply->body.hello.session, GA_TOKEN_SIZE);
     root->has_token = true;
-    // A user who asked for "closed" keeps it, whatever the configuration says.
     ga_publish_host(root);
+    // If GPUARB_ON_LOSS is "closed", the configuration cannot make it "open".
     bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
     atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
     atomic_store(&root->host_max, reply->body.hello.host_max);

@@ -125,7 +125,7 @@ void ga_os_use_clock(ga_os_clock *clock) {
     atomic_store(&vdso_clock, clock);
 }
 
-// Called on each intercepted call of a program without a daemon.
+// Must be cheap, because each intercepted call of a program without a daemon calls it.
 uint64_t ga_os_coarse_ms(void) {
     struct timespec t = {0, 0};
     ga_os_clock *clock = atomic_load_explicit(&vdso_clock, memory_order_relaxed);
@@ -318,7 +318,7 @@ int ga_os_receive(int socket, const struct ga_os_identity *id, void *buffer, siz
                            .msg_iovlen = 1,
                            .msg_control = &control,
                            .msg_controllen = sizeof control.room};
-        // Wait first, because the reply is never there yet.
+        // Wait first: recvmsg would fail now, because the daemon has only just got the request.
         long ready = wait_for(socket, POLLIN, timeout_ms);
         if (ready < 0)
             return (int)ready;

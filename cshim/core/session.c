@@ -302,7 +302,7 @@ struct call {
     uint64_t no_room_since; // when no connection could first be opened; 0: one could
 };
 
-// Sets flags and waits, as the type and the body of the request say.
+// Sets the fields `flags` and `waits` by the type and the body of the request.
 static void classify(struct call *a) {
     struct ga_wire_alloc_request *bytes = a->body;
     struct ga_wire_context_request *object = a->body; // a stream request has this layout, too
