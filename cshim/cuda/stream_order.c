@@ -14,9 +14,9 @@ static bool is_handle(ga_stream stream) {
     return (uintptr_t)stream > (uintptr_t)GA_CUDA_STREAM_PER_THREAD;
 }
 
-// If the library has seen the program make the stream in the context that this thread used last,
-// the context's handle is known. Otherwise the driver is asked for the stream's context. A default
-// stream is in the thread's current context.
+// Finds the context of the stream. If the library has seen the program make the stream in the
+// context that this thread used last, the thread has the context's handle. Otherwise the driver is
+// asked for the stream's context. A default stream is in the thread's current context.
 struct ga_memory_at ga_cuda_stream_order_at(struct ga_root *root, ga_stream stream) {
     struct ga_memory_at at = {
         .driver = &ga_cuda_stream_order,

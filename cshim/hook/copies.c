@@ -179,8 +179,9 @@ static size_t place_for(const struct ga_interface *library, uintptr_t first) {
     return found;
 }
 
-// Gives a copy its own place, or the first unused one, and returns it; −1: none. At place 0 no
-// entries are needed. The caller holds the lock.
+// Stores a copy at the place that it has already, or at the first free place. Returns the place;
+// −1: no place is free, or there are no entries left. At place 0 no entries are needed. The caller
+// holds the lock.
 static int assign_place(struct ga_interface *library, const struct candidate *m) {
     size_t place = place_for(library, m->object.first);
     if (place == GA_COPIES || (place > 0 && !reserve_entries(library)))

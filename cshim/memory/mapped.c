@@ -66,7 +66,8 @@ struct ga_memory_mapped *ga_memory_mapped_use(struct ga_root *root, uint64_t han
     return m;
 }
 
-// Other memory under this handle was released by a call that the library does not see.
+// If the handle stands for other memory in the table, a call that the library does not see has
+// released that memory; its references are dropped.
 bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_memory_mapped *m) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
     struct ga_entry e;

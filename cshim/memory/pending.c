@@ -220,7 +220,7 @@ static void detach_record(struct ga_root *root, struct ga_memory_frees *f, void 
     if (copy.at.driver->call_after(stream, note_executed, f))
         return;
     ga_self_lock(&ga_memory_of(root)->pools.lock);
-    f->watched = false; // a synchronisation with its context, or the context's end, clears it
+    f->watched = false; // a synchronisation with the context, or its end, clears the record
     ga_self_unlock(&ga_memory_of(root)->pools.lock);
 }
 
