@@ -7,7 +7,7 @@ set -euo pipefail
 
 : "${GO:=go}"
 readonly steps=(gofmt vet staticcheck generated modules cgo-free
-    clang-format clang-tidy cppcheck shellcheck units)
+    clang-format clang-tidy cppcheck shellcheck units prose subjects)
 
 # sources PATTERN...: prints the files of the checkout that match, one per line. It includes files
 # that are not added to git yet, and leaves out generated files.
@@ -126,6 +126,12 @@ lint_units() {
         systemd-tmpfiles --create --root="$root" "$root/lib/tmpfiles.d/gpuarb.conf"
     } 2>&1 | empty 'systemd finds fault'
 }
+
+# Sentences that are hard to follow: the share of each folder may not rise (tools/prose-check --help).
+lint_prose() { tools/prose-check --gate --shares tools/prose-shares.txt; }
+
+# The subjects of the newest commits, as many as a push usually has; LINT_COMMITS is another number.
+lint_subjects() { tools/prose-check --commits "${LINT_COMMITS:-10}"; }
 
 main() {
     local step failed=()

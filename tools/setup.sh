@@ -20,7 +20,7 @@ clang                     clang                                  test
 libclang-rt-${clang%%.*}-dev        clang:libclang_rt.fuzzer*.a            test
 fuse3                     fusermount3                            demo test
 ffmpeg                    ffmpeg                                 demo test
-python3                   /usr/bin/python3                       demo test
+python3                   /usr/bin/python3                       lint demo test
 python3-numba             /usr/lib/python3/dist-packages/numba   demo test
 python3-halide            /usr/lib/python3/dist-packages/halide* test
 python3-pytest-xdist      /usr/lib/python3/dist-packages/xdist   test
