@@ -44,7 +44,8 @@ static void *waits_to_be_cancelled(void *arg) {
     return NULL;
 }
 
-// A jump out of a signal handler: forbidden, but programs do it.
+// NOLINTBEGIN(bugprone-signal-handler)
+// Leaves a signal handler by pthread_exit. The specification forbids this, but programs do it.
 static void leave(int number) {
     (void)number;
     pthread_exit(NULL);
