@@ -218,7 +218,7 @@ func TestKindsOfOwners(t *testing.T) {
 // for the session with the page, and not for the session that the same process opens while the lease of the first one drains.
 func TestLimitsOfAPageEndWithItsSession(t *testing.T) {
 	b := newBench(t, 1<<30)
-	b.machine.held[0][os.Getpid()] = 1 << 20 // the device never says that the lease's memory is back
+	b.machine.set(func() { b.machine.held[0][os.Getpid()] = 1 << 20 }) // the device never says that the lease's memory is back
 	spoiled := b.session()
 	spoiled.Page.Limit(0).Store(574)
 	if err := b.Stop(); err != nil {
