@@ -185,8 +185,8 @@ func (p *LeasePage) CreditWord(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Credit)
 }
 
-// Low returns the least credit of a slot since the daemon last changed the credit word, with the epoch of that change.
-// It has the layout of the credit word, without flags.
+// Low returns the least credit of a slot since the daemon last changed the credit word, with the epoch in which the
+// client saw it. It has the layout of the credit word, without flags.
 func (p *LeasePage) Low(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Low) }
 
 // Pending returns the client's count of pending bytes.

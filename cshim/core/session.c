@@ -525,8 +525,8 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
 }
 
 // Tells the daemon that objects were destroyed, after this process has stopped counting them.
-// epoch: the link at that time. When a later link was opened, its daemon was told the counts
-// without these objects, so that daemon is sent nothing.
+// epoch: the link at that time. When a later link was opened, a daemon that takes the counts
+// (GA_ABLE_OBJECTS) was told them without these objects, so that daemon is sent nothing.
 static void send_release(struct ga_root *root, uint16_t type, uint32_t device, void *body,
                          size_t size, uint32_t epoch) {
     struct ga_reply reply = {.request = 0};
