@@ -64,7 +64,8 @@ func (b *modelBudget) chain() (all []*modelBudget) {
 	return all
 }
 
-// twice reports whether a budget would count at a cap in two ways, which the ledger does not allow.
+// twice reports whether some budget would be charged to the same budget by two paths, such as its own caps and its parent's. The ledger
+// does not allow that.
 func (m *model) twice() bool {
 	return slices.ContainsFunc(m.budgets, func(b *modelBudget) bool {
 		chain := b.chain()
@@ -230,7 +231,8 @@ func (m *model) setCaps(t *rapid.T, b *modelBudget, caps []*modelBudget) {
 	}
 }
 
-// growth checks the reported growth of a budget above a lease, or of the device.
+// growth checks Growth if a lease gets n bytes more: by how much the load of each budget above the lease's own budget grows, and that of the
+// device.
 func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	if n > mostHeld-l.granted-l.charged {
 		return
@@ -314,7 +316,8 @@ func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	m.yields(t, r, at, l, n)
 }
 
-// yields checks the reported gains of releases at a limit: the request fits when they are enough, and does not fit with less.
+// yields checks Yield at the limit that refused a request. If another lease can release all bytes that the request is short of, the
+// request fits after this release, and does not fit after the release of one byte less.
 func (m *model) yields(t *rapid.T, r *accounting.Refusal, at *modelBudget, l *modelLease, n accounting.Bytes) {
 	if n > accounting.Max>>1 || l.granted+l.charged > accounting.Max>>1 {
 		return

@@ -92,8 +92,8 @@ func TestPeaksByTheFastPath(t *testing.T) {
 	one := w.client(0, 0)
 	one.must(60)
 	one.free(60)
-	w.arb.Snapshot(w.now) // sees it idle
-	one.must(30)          // more comes, and goes by the word alone
+	w.arb.Snapshot(w.now) // reads that no byte is in use
+	one.must(30)          // asks the arbiter; the later changes are made in the credit word alone
 	if !one.word.fast(60) {
 		t.Fatal("no credit")
 	}

@@ -22,8 +22,9 @@ func newRefPressures() refPressures {
 	return refPressures{map[*refDevice]refPressure{}, map[*refJob]refPressure{}, map[uint32]refPressure{}}
 }
 
-// weigh adds a time during which nothing changed. Whether a request waits for bytes is taken from the arbiter's last evaluation: later
-// grants may have put another limit in its way, which the arbiter does not check each time.
+// weigh adds a time, during which nothing changed, to the pressures of the devices, jobs and users with a request that waits for bytes.
+// Whether a request waits for bytes is taken from the arbiter's last evaluation of it: after later grants another limit may refuse the
+// request first, which the arbiter does not check each time.
 func (d *drive) weigh(pause time.Duration) {
 	on, of, by := map[*refDevice]bool{}, map[*refJob]bool{}, map[uint32]bool{}
 	for _, t := range d.tickets {

@@ -59,7 +59,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestLimits: a waiting request blocks later requests for the permits that it waits for.
+// TestLimits checks for which kinds of permits a waiting request blocks later requests, and how many permits of each kind may exist.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -117,7 +117,7 @@ func (n naive) check(t *rapid.T, s *sets) {
 	}
 }
 
-// full reports whether a job can get no more permits, by the plain definition.
+// full reports whether a job can get no more permits, like Sets.Full, but with each rule of the package written out and all permits counted.
 func (n naive) full(job int, asks permit.Kinds, caps permit.Caps) bool {
 	others := func(k permit.Kind) bool { return n.of(k, 0) > n.of(k, job) }
 	switch {

@@ -19,7 +19,7 @@ type change struct {
 	some, full bool
 }
 
-// TestTotals plays schedules with simple totals.
+// TestTotals plays schedules whose totals are easily added up by hand.
 func TestTotals(t *testing.T) {
 	for _, test := range []struct {
 		name       string

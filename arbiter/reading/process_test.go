@@ -77,7 +77,8 @@ func TestExpectedCostEndsWhenConfirmed(t *testing.T) {
 	}
 }
 
-// TestFreedContextsUntilReading: the freed bytes of ended contexts can be used by the next contexts of the lease, until a reading that began later.
+// TestFreedContextsUntilReading: when contexts of a lease end, their bytes stay available to the next contexts of the lease until a reading
+// that began after this end.
 func TestFreedContextsUntilReading(t *testing.T) {
 	var costs reading.Costs
 	beyond := reading.Extra{Overhead: 8 * mib}

@@ -15,7 +15,7 @@ const (
 
 func size(n accounting.Bytes) *accounting.Size { return &accounting.Size{Bytes: n} }
 
-// card is a device of 1000 bytes, 100 of them for a context in addition to a reservation.
+// card is a device of 1000 bytes. At most 900 can be reserved, because a context needs the other 100.
 var card = Bounds{Device: 0, Total: 1000, Reservable: 900}
 
 // set is a job with its rule, the limits that it asked for, and live changes, in that order.

@@ -51,7 +51,7 @@ func TestMissingObjectsAreRemovedFromOtherThreads(t *testing.T) {
 func TestMemoryKeepsAThreadUntilNoneIsUsed(t *testing.T) {
 	s := with(0, 1)
 	s.MakeBytes(1)
-	s.MakeBytes(2) // its stream keeps it
+	s.MakeBytes(2) // changes nothing, because the thread has a stream, which keeps it in the set
 	if _, bytes := s.Count(1); !bytes || !s.HasMemoryOnly() {
 		t.Error("memory keeps nobody")
 	}
