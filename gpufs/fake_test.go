@@ -175,7 +175,7 @@ func mountView(t testing.TB, view View) (*Server, string) {
 	return s, path
 }
 
-// selfOf reads a thread's process as the daemon does.
+// selfOf returns the PID of the process of a thread, read from /proc as the daemon does; false: the thread does not exist.
 func selfOf(tid uint32) (int, bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {

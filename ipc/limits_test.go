@@ -108,7 +108,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestMessageReadLate: a message that came in time is read once even if the daemon reads it after the deadline.
+// TestMessageReadLate: if the daemon begins to read only after the deadline, it still gets one message that is already in its socket. The
+// next read fails.
 func TestMessageReadLate(t *testing.T) {
 	sent, ends := make(chan struct{}), make(chan error, 2)
 	l := serve(t, ListenOptions{Patience: time.Nanosecond}, func(c *Conn) {

@@ -74,7 +74,8 @@ func text(t testing.TB, s figures.Snapshot, o Options) string {
 	return b.String()
 }
 
-// TestValues compares the values with the snapshot: in base units, and with any names.
+// TestValues compares the exported values with those of the snapshot. Values are in bytes and
+// seconds, and names may have any characters.
 func TestValues(t *testing.T) {
 	all := text(t, sample(), Options{Jobs: true})
 	for _, line := range []string{
