@@ -245,7 +245,8 @@ func (p *program) want(line string) {
 	}
 }
 
-// do runs a command and checks its answer, without the repeated words of the command.
+// do runs a command and checks its answer. The program repeats the words of the command before the
+// result; these words are not compared.
 func (p *program) do(command, want string) {
 	p.t.Helper()
 	p.send(command)

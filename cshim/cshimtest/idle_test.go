@@ -54,7 +54,8 @@ func TestIdleProgramGivesBack(t *testing.T) {
 	if l := p.oneLease(); l.pending != 0 {
 		t.Errorf("%+v", l)
 	}
-	// Wakes the sleeping thread again; bytes whose free has not executed stay.
+	// The next notification wakes the sleeping thread again. Bytes whose free has not executed stay in
+	// use until it has.
 	c.do("allocasync a 3M s", "ok")
 	c.do("gate s", "ok")
 	c.do("freeasync a s", "ok")

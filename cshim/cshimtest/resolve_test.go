@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// lookups prints the result of each kind of look-up of a name.
+// TestLookups runs the program lookups, which looks up names in every way, and prints "ok" after each
+// look-up with the expected result.
 func TestLookups(t *testing.T) {
 	_, m := setup(t, nil)
 	out, err := m.command(built(t, "programs/lookups")).Output()

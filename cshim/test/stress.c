@@ -41,7 +41,7 @@ static void make_a_stream(void) {
         atomic_fetch_add(&told_of, 1);
 }
 
-// Lends the stream count and takes it back, as the daemon does.
+// Takes the stream count back from the clients, and delegates it to them again, as the daemon does.
 static void move_streams(void) {
     uint64_t word = atomic_exchange(ga_streams_word(&slot), 0);
     uint64_t count = (word & GA_STREAMS_MASK) - (uint64_t)atomic_exchange(&told_of, 0);
@@ -87,7 +87,8 @@ static void *client(void *arg) {
     return NULL;
 }
 
-// Sets the credit to f(old), as the daemon does.
+// Adds credit to the credit word, or takes all credit out of it, as the daemon does. Also sets the
+// flags and begins a new epoch.
 static void change(uint64_t add, bool take_all, uint64_t flags) {
     uint64_t seen = atomic_load(ga_credit_word(&slot));
     uint64_t next;

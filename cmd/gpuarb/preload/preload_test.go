@@ -274,8 +274,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestPageForOtherDistributions checks that the lines in docs/admin/control.md are the lines that
-// enable writes.
+// TestPageForOtherDistributions checks that the lines that docs/admin/control.md gives for other
+// distributions are those that `gpuarb enable` writes.
 func TestPageForOtherDistributions(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/admin/control.md")
 	if err != nil {
