@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has the rows of E: claims of whole devices.
+// This file has the tests of the rows E1 to E11 of rows.txt: claims of whole devices.
 
 // pool returns a machine with devices to claim, and a client.
 func pool(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {

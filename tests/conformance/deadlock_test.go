@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has the row F4: deadlocks of waiting requests.
+// This file has the test of the row F4 of rows.txt: deadlocks of waiting requests.
 
 // waiters returns a machine on which requests without room wait. Each context costs 64 MiB of
 // the device in addition to the program's allocations.

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has the rows C1 to C9: memory budgets. C10 is in race_test.go, C11 in devices_test.go.
+// This file has the tests of the rows C1 to C9 of rows.txt: memory budgets. C10 is in race_test.go, C11 in devices_test.go.
 
 // room compares the program's cuMemGetInfo with the limit
 // and with what the driver holds.

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has the rows of D: the queue for slots.
+// This file has the tests of the rows D1 to D6 of rows.txt: the queue for slots.
 
 // TestD1OneSlot: five clients use one slot as often as they can, and at most one of them is inside at any time.
 func TestD1OneSlot(t *testing.T) {

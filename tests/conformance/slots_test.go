@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has the rows of A: slots. mixed_test.go repeats them with several programming interfaces.
+// This file has the tests of the rows A1 to A7 of rows.txt: slots. mixed_test.go repeats them with several programming interfaces.
 
 // slots returns a machine with one device and a limit of slots.
 func slots(t *testing.T, most int, scope string, more ...string) *rig.Machine {
@@ -238,7 +238,8 @@ func TestA6TwentyThreads(t *testing.T) {
 	}
 }
 
-// permitted runs a program that counts how many of its threads or processes are inside.
+// permitted runs a program whose threads or processes count how many of them have a context at the same time, and checks that the highest
+// count is not above a limit.
 func permitted(t *testing.T, cmd *exec.Cmd, most int) {
 	r := rig.Run(t, cmd)
 	var inside int

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has the rows of B: the cap on streams. B6 is in plan_test.go.
+// This file has the tests of the rows B1 to B7 of rows.txt: the cap on streams. B6 is in plan_test.go.
 
 // takeStreams creates streams and returns their handles. It checks that each handle is
 // new.
