@@ -19,7 +19,7 @@ type section struct {
 	commands, answers []string
 }
 
-// sections reads the file: "== NAME", and below it lines "COMMAND → ANSWER".
+// sections reads answersFile. Each section has a line "== NAME", and below it lines "COMMAND → ANSWER".
 func sections(t *testing.T) (all []*section) {
 	t.Helper()
 	text, err := os.ReadFile(answersFile)

@@ -16,8 +16,9 @@ func onOld(m *rig.Machine, environ ...string) *rig.Program {
 	return m.Interact(m.Command(env, rig.Build(m.T, "programs/clprog-dlsym")))
 }
 
-// TestOldContexts: if the driver does not report when a context ends, the program's own references
-// decide; a driver's own references do not count. A context for two devices takes a slot of each.
+// TestOldContexts: if the driver does not report when a context ends, the context gives its slots back
+// with the last reference of the program. References that the driver holds do not count. A context
+// for two devices takes a slot of each.
 func TestOldContexts(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true,

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestPython: pyopencl computes right results, and reports refused buffers as its own error.
+// TestPython: pyopencl computes right results, and raises its own MemoryError for a buffer that exceeds the budget.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")

@@ -10,8 +10,7 @@
 //   push NAME; pop NEW           cuCtxPushCurrent_v2, cuCtxPopCurrent_v2;
 //                                pushv1, popv1: the first versions
 //   runtime NAME [DEVICE]        gets the primary context by the driver's private table, as the
-//   CUDA
-//                                runtime does, and makes it current; unseen: only gets it
+//                                CUDA runtime does, and makes it current; unseen: only gets it
 //   green NAME [DEVICE]          cuGreenCtxCreate;   greendestroy NAME
 //   greencontext NEW GREEN       cuCtxFromGreenCtx;  greenstream NEW GREEN
 //   primary NAME [DEVICE]        cuDevicePrimaryCtxRetain; the context becomes current

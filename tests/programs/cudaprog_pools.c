@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // cudaprog's commands for pools of stream-ordered memory:
 //
-//   pool NAME [DEVICE]           cuMemPoolCreate; the name "default" is the device's own
-//   poolmanaged NAME             the same of managed memory without a place;
-//                                poolhost: of host memory
-//   poolshared NAME [DEVICE]     the same of what can be exported
-//   poolmost NAME BYTES          the same with a largest size
-//   poolshow NAME DEVICE FLAGS   cuMemPoolSetAccess: 3, or 0 for none
-//   poolnow NAME, pooldefault NAME  the device's, by cuMemGetMemPool and
-//                                cuMemGetDefaultMemPool
-//   pooldestroy NAME             (by name, also after it was destroyed)
+//   pool NAME [DEVICE]           cuMemPoolCreate; the other commands take the name "default" for
+//                                the device's default pool
+//   poolmanaged NAME             cuMemPoolCreate of managed memory without a preferred location
+//   poolhost NAME                cuMemPoolCreate of host memory
+//   poolshared NAME [DEVICE]     cuMemPoolCreate of memory that can be exported
+//   poolmost NAME BYTES          cuMemPoolCreate with a largest size
+//   poolshow NAME DEVICE FLAGS   cuMemPoolSetAccess; FLAGS: 3 to read and write, 0 for no access
+//   poolnow NAME                 the device's current pool, by cuMemGetMemPool
+//   pooldefault NAME             the device's default pool, by cuMemGetDefaultMemPool
+//   pooldestroy NAME             cuMemPoolDestroy; NAME may be of a pool that is already destroyed
 //   pooluse NAME                 cuDeviceSetMemPool;   pooluse13: cuMemSetMemPool
 //   pooltrim NAME BYTES          cuMemPoolTrimTo
-//   poolkeep NAME BYTES          its release threshold
-//   poolholds NAME               what it holds: "poolholds a ok 4096"
+//   poolkeep NAME BYTES          sets the pool's release threshold
+//   poolholds NAME               prints the bytes that the pool reserves: "poolholds a ok 4096"
 //   poolrace NAME COUNT SIZE     allocasync and freeasync in turn, while another thread has
-//                                the device take from NAME and from its default in turn
+//                                makes NAME and the default pool the device's current pool in turn
 #include "cudaprog.h"
 
 #include <inttypes.h>

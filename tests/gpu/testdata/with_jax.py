@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JAX within a budget: with_jax.py MODE BYTES TIGHT."""
+"""Computes with JAX within a budget: with_jax.py MODE BYTES TIGHT.
+
+MODE is JAX's way to allocate (preallocate or platform), and BYTES is the budget. TIGHT is "true" if
+the budget is too small for the matrices.
+"""
 import os
 import sys
 

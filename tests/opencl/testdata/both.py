@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Takes memory of one device by CUDA and by OpenCL, whose library is the argument, and says what each is told.
+# Allocates memory of one device by CUDA, and by the OpenCL library that the argument names. Prints the
+# status of each allocation after the first, and the free memory by CUDA.
 import ctypes
 import sys
 

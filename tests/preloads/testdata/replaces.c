@@ -95,7 +95,7 @@ int main(int argc, char **argv) {
     printf("\n");
     if (argc < 2)
         return 0;
-    // The budget: the last byte, and one more.
+    // Allocate the whole budget, whose size is the argument, and then one byte more.
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     int (*init)(unsigned int) = (int (*)(unsigned int))dlsym(driver, "cuInit");
     int (*create)(void **, unsigned int, int) =
