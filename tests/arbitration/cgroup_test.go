@@ -126,7 +126,7 @@ memory.max = "30M"
 	named, ruled := m.Below(old, "box"), m.Below(old, "ruled.service")
 	u := m.OtherUser(anne)
 	in := func(of, besides *rig.Cgroup) *rig.Program { return m.Interact(of.In(besides.In(u.BareCommand()))) }
-	a, b, c := in(named, longer), in(named, unified), in(ruled, longer) // old and unified have the same path
+	a, b, c := in(named, longer), in(named, unified), in(ruled, longer) // the cgroups old and unified have the same path, each in its hierarchy
 	for _, r := range [][]string{{named.Path, "memory.max=100M"}, {old.Path, "memory.max=120M"}, {longer.Path, "memory.max=60M"}} {
 		limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", r[0], r[1])))
 	}

@@ -77,8 +77,8 @@ func TestFurtherContext(t *testing.T) {
 	idle(m)
 }
 
-// TestFurtherContextOfItsOwn: with --per-process each process has its own reservation, including its
-// context, before it begins.
+// TestFurtherContextOfItsOwn: with --per-process each process has its own reservation, which includes
+// its context. The second process waits for its reservation before it begins.
 func TestFurtherContextOfItsOwn(t *testing.T) {
 	t.Parallel()
 	m := narrow(t)

@@ -128,7 +128,8 @@ func TestWhatPassesTheShimIsSeen(t *testing.T) {
 	}
 }
 
-// passed returns the bytes that a process uses on the first device without an admission.
+// passed returns the bytes that a process uses on the first device without an admission: the overhead of its lease if it has a lease, else
+// its unmanaged memory. It returns 0 if the daemon does not show these bytes, or shows admitted bytes or a lease that should not exist.
 func passed(s figures.Snapshot, pid int, leased bool) accounting.Bytes {
 	if leased {
 		i := slices.IndexFunc(s.Leases, func(l figures.LeaseState) bool { return l.PID == pid })

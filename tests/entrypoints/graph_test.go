@@ -62,8 +62,9 @@ var graphs = []struct {
 	}},
 }
 
-// instantiations are the ways to make a graph executable, and launches the ways to launch it, each with
-// its default stream.
+// instantiations are the ways to make a graph executable. launches are the ways to launch it: the commands
+// to upload and launch it, the driver's function that the launch calls, and the stream in which the graph
+// then runs ("2": the thread's default stream).
 var (
 	instantiations = []string{"instantiate x graph", "instantiatev1 x graph", "instantiatev2 x graph", "instantiatewith x graph 0 s", "withptsz x graph 0 s"}
 	launches       = []struct{ upload, launch, symbol, stream string }{

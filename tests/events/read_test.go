@@ -36,7 +36,7 @@ func parse(t *testing.T, text string) (all []events.Event) {
 	return all
 }
 
-// refuse makes n requests of a program that are refused: n lines.
+// refuse makes n requests of a program, which are refused. Each adds a line to the file of events.
 func refuse(m *rig.Machine, p *rig.Program, n int) {
 	m.T.Helper()
 	for range n {

@@ -21,7 +21,7 @@ var (
 	label = regexp.MustCompile(`([a-z_]+)="((?:[^"\\]|\\.)*)"`)
 )
 
-// exportsOf reads a text.
+// exportsOf reads the text that a daemon exports, in the text format of Prometheus.
 func exportsOf(text string) exports {
 	all := exports{}
 	for _, l := range strings.Split(text, "\n") {

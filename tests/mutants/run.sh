@@ -15,7 +15,7 @@ readonly tree=$work/tree
 # The copy is inside the checkout, and git must not treat it as part of the checkout.
 export GIT_CEILING_DIRECTORIES=$work
 
-# head PATCH KEY: print the value of a line in the patch's head.
+# head_of PATCH KEY: print the value of a line in the patch's head.
 head_of() {
     sed -n -e '/^diff /q' -e "s/^$2: *//p" "$1" | head -n 1
 }
@@ -51,7 +51,7 @@ build() {
     "$GO" test -c -o "$work/test.bin" "$1"
 }
 
-# try PACKAGE TESTS: run the tests like go test.
+# try PACKAGE TESTS: run tests of the binary that build made, in the folder of the package as go test does. TESTS is a pattern.
 try() {
     (cd "$1" && GPUARB_TEST_PATIENCE=20s timeout -k 10 300 "$work/test.bin" -test.v -test.timeout 4m -test.run "^($2)\$")
 }

@@ -76,7 +76,7 @@ func waiting(m *rig.Machine, n int) {
 	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n })
 }
 
-// lasts keeps the state until the device's pressure has grown by 200 ms. No result depends on that figure.
+// lasts waits until the device's pressure has grown by 200 ms, so that the present state lasts that long. No result depends on that figure.
 func lasts(m *rig.Machine, what func(file) time.Duration) {
 	m.T.Helper()
 	was := what(read(m, "devices/0"))

@@ -70,7 +70,7 @@ func (m *Machine) stuck(what string) {
 	})
 }
 
-// state describes the machine's processes: their threads, and what they hold by the driver and by the daemon.
+// state describes the machine's processes: their threads, and what the processes hold by the counts of the driver and the daemon.
 func (m *Machine) state() string {
 	var text strings.Builder
 	for _, pid := range m.processes() {

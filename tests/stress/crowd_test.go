@@ -69,7 +69,7 @@ func (w *worker) live(t *testing.T, stop <-chan struct{}) {
 
 // run runs one process to its end.
 func (w *worker) run(t *testing.T, n int, stop <-chan struct{}) error {
-	cmd := w.m.Command(append(w.m.PreloadEnv(), "GPUARB_QUIET=1"), rig.Build(t, "programs/cudaprog-dlsym")) // each is refused
+	cmd := w.m.Command(append(w.m.PreloadEnv(), "GPUARB_QUIET=1"), rig.Build(t, "programs/cudaprog-dlsym")) // no line on stderr for a refused request, as that would be an error here
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err

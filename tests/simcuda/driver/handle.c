@@ -32,7 +32,8 @@ static size_t home(uintptr_t handle) {
     return (size_t)((handle / HANDLE_STEP * 0x9e3779b97f4a7c15ull) >> 20) & (handles.size - 1);
 }
 
-// Returns the series of a type: handles of one series differ.
+// Returns the series of a type. Handles of one series differ from each other, and can equal handles
+// of another series.
 static unsigned series(enum handle_type type) {
     if (!drv.sim->config.handles_apart)
         return 0;

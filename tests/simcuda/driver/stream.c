@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The stream functions that programs call, over the queues.
+// The stream functions that programs call. queue.c has the queues that run the work of streams.
 
 #include "driver.h"
 

@@ -384,7 +384,7 @@ static bool reserved(CUdeviceptr p, uint64_t size) {
 
 static CUresult map_locked(CUdeviceptr p, uint64_t size, struct memory *m) {
     if (m && m->group && !multicast_is_whole(m->group))
-        return CUDA_ERROR_NOT_SUPPORTED; // a real driver waits for the devices
+        return CUDA_ERROR_NOT_SUPPORTED; // a real driver waits until all devices are added
     if (!m || size > m->size || !reserved(p, size) || overlaps_mapping(p, size))
         return CUDA_ERROR_INVALID_VALUE;
     if (size < m->size)
