@@ -15,8 +15,8 @@ import (
 // This file starts programs with a time limit and kills them at the end of the test. All test packages start their programs through it.
 // threads.go describes the threads of a program that hangs, and wait.go polls for a state.
 
-// Patience is the longest time that any one expected event may take on a busy machine. In runs whose
-// tests must fail, GPUARB_TEST_PATIENCE shortens it.
+// Patience is the longest time that any one expected event may take on a busy machine: a minute, or
+// the duration in GPUARB_TEST_PATIENCE. tests/mutants, whose tests must fail, sets a shorter time.
 var Patience = patience()
 
 func patience() time.Duration {

@@ -33,8 +33,9 @@ struct memory {
     void *host; // the program's own memory that was imported, or NULL
 };
 
-// Returns a function by name, in the way that was compiled in. The loader does not export functions
-// of extensions: these come from vkGetDeviceProcAddr (HOW_INSTANCE: vkGetInstanceProcAddr).
+// vk_function returns a function by name, in the way that the HOW_… macro selects. The loader does
+// not export functions of extensions: vk_extension gets them from vkGetDeviceProcAddr, or with
+// HOW_INSTANCE from vkGetInstanceProcAddr.
 void *vk_function(VkInstance instance, VkDevice device, const char *name);
 void *vk_extension(const struct device *d, const char *name);
 

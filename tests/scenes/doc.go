@@ -5,7 +5,7 @@
 //
 //	a home server booted with systemd     tests/systemd, TestFullSystemdControl: a service is put under gpuarb
 //	                                      and released again (make test-systemd)
-//	a lab box with three users            lab.sh; over a dead daemon and a reload, tests/arbitration
+//	a lab box with three users            lab.sh; with a daemon that dies or reloads, tests/arbitration
 //	a CI runner, eight tests on one card  eight.sh; each runner of docs/admin/ci.md, tests/readme
 //	a notebook without root               notebook.sh; Jupyter and a JupyterHub, tests/notebooks
 //	somebody who writes scripts           script.sh
