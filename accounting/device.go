@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// This file names devices by their indices. Tables, files and messages use these names.
+// This file names devices by their indices. Tables, files and messages use these names. ledger.go has the devices.
 
 // VendorCPU is the vendor of the processor: a device that is not a GPU, with the machine's memory.
 const VendorCPU = "cpu"

@@ -1,6 +1,7 @@
 package gpufs
 
-// This file has the errors of Mount.
+// This file has the errors of Mount. mountpoint.go and fuse.go return them; package daemon, which mounts, reports
+// them.
 
 import "errors"
 

@@ -1,6 +1,7 @@
 package shim
 
-// This file finds and changes variables in an environment.
+// This file finds and changes variables in an environment. launch.go, visible.go and vulkan.go choose the variables.
+// cmd/gpuarb and cmd/gpuarbd call LookupEnv.
 
 import (
 	"slices"

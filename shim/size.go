@@ -1,7 +1,7 @@
 package shim
 
-// This file converts sizes and limits between the types of package accounting and those of messages
-// and records.
+// This file converts sizes and limits between the types of package accounting and those of
+// messages and records.
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"

@@ -1,6 +1,7 @@
 package main
 
 // This file prints the last line of `gpuarb run`: how much the job used, and how long it waited.
+// run.go calls it.
 
 import (
 	"context"

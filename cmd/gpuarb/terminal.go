@@ -1,6 +1,7 @@
 package main
 
 // This file finds out about the terminal: its width, and whether messages may be printed on it.
+// The commands call it.
 
 import (
 	"cmp"

@@ -1,5 +1,8 @@
 package main
 
+// This file has the parts of the manual page gpuarbd(8) that the flags do not describe. main.go
+// calls writeShare during the build; package manual writes the page.
+
 import (
 	"os"
 

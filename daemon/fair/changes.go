@@ -1,5 +1,8 @@
 package fair
 
+// This file limits how often each user changes limits. daemon/setlimit.go calls it for requests and for writes into the
+// filesystem. turns.go orders all requests.
+
 import (
 	"context"
 	"maps"

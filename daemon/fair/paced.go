@@ -1,5 +1,8 @@
 package fair
 
+// This file limits how often a shared value, such as a snapshot or a text, is made. daemon/snapshotcache.go has the
+// values. turns.go orders the requests of clients.
+
 import (
 	"sync"
 	"sync/atomic"

@@ -1,5 +1,8 @@
 package fair
 
+// This file orders the requests of processes and users. daemon/serve.go takes a turn for each request, and
+// daemon/orphans.go releases it during a wait. changes.go limits changes of limits in addition.
+
 import "sync"
 
 // Turns orders the requests of processes and users. A process may have a thousand connections, and a user many

@@ -1,6 +1,7 @@
 package metrics
 
-// This file makes label values of names that users chose.
+// This file makes label values of names that users chose. view.go, devices.go and machine.go call
+// it.
 
 import "strings"
 

@@ -1,6 +1,7 @@
 package metrics
 
-// This file has the metrics of users and rules.
+// This file has the metrics of users and rules. machine.go lists all metrics; family.go has the
+// types.
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"

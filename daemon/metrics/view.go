@@ -1,6 +1,7 @@
 package metrics
 
-// This file prepares the labels of a snapshot for all families.
+// This file prepares the labels of a snapshot for all families. exporter.go makes the view;
+// labels.go makes the values.
 
 import (
 	"cmp"

@@ -2,6 +2,10 @@
 
 package faults
 
+// This file has At for binaries with the build tag "faults", which the crash tests run. The
+// daemon, package shim and package statefile call At at each place. none.go has At for all other
+// binaries.
+
 import (
 	"os"
 	"strconv"

@@ -1,6 +1,7 @@
 package figures
 
-// This file finds devices, jobs and processes in a snapshot.
+// This file finds devices, jobs and processes in a snapshot. The commands and package report call
+// it. snapshot.go has the types.
 
 import (
 	"iter"

@@ -1,6 +1,6 @@
 package report
 
-// This file writes /gpu/stats.
+// This file writes /gpu/stats. gpufs/root.go calls it; pressure.go counts the requests.
 
 import (
 	"bufio"

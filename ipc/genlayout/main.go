@@ -3,6 +3,9 @@
 // as C11, with a static assertion for every size and offset.
 package main
 
+// This file is the whole command. Its input is ipc/layout.go. The Makefile calls it (target generate), and main_test.go
+// checks that the header is current.
+
 import (
 	"bytes"
 	"flag"

@@ -3,6 +3,9 @@
 // pictures in docs/pictures with it.
 package main
 
+// This file connects stdin and stdout with draw, in svg.go. The Makefile calls the command (target
+// pictures).
+
 import (
 	"fmt"
 	"io"

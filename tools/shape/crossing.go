@@ -1,7 +1,7 @@
 package main
 
 // This file finds the functions that a granted allocation runs. It runs a test of the daemon with
-// coverage.
+// coverage. main.go prints the result.
 
 import (
 	"bufio"

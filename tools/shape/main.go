@@ -9,6 +9,9 @@
 // build/.
 package main
 
+// This file has the flags, checks out the commit, and prints the tables. The Makefile calls the
+// command (target shape). sources.go and the other files measure.
+
 import (
 	"flag"
 	"fmt"

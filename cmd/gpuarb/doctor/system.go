@@ -1,6 +1,6 @@
 package doctor
 
-// This file checks /dev/fuse, the mount, and the limit on descriptors.
+// This file checks /dev/fuse, the mount, and the limit on descriptors. examine.go calls it.
 
 import (
 	"errors"

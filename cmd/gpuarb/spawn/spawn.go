@@ -1,6 +1,7 @@
 package spawn
 
-// This file passes a program from Go to start.c.
+// This file passes a program from Go to start.c, which starts it. exec.go and supervise.go of
+// cmd/gpuarb call Start and Exec.
 
 // #cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
 // #include <stdlib.h>

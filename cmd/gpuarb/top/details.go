@@ -1,6 +1,7 @@
 package top
 
-// This file draws the page of details of the selected row.
+// This file draws the page of details of the selected row. screen.go calls it; rows.go has the
+// rows.
 
 import (
 	"bytes"

@@ -1,6 +1,6 @@
 package top
 
-// This file has the page of help.
+// This file has the page of help. screen.go calls it; keys.go handles the keys.
 
 // helpLines returns the page that explains the keys.
 func helpLines(width int) []string {

@@ -1,6 +1,7 @@
 package top
 
-// This file prints the screen once, for `gpuarb top --once`.
+// This file prints the screen once, for `gpuarb top --once`. cmd/gpuarb/top.go calls it; screen.go
+// draws.
 
 import (
 	"fmt"

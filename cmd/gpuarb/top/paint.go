@@ -1,6 +1,7 @@
 package top
 
-// This file has colours, characters, and functions that fit text into cells.
+// This file has colours, characters, and functions that fit text into cells. All files that draw
+// use it.
 
 import (
 	"strings"

@@ -1,6 +1,7 @@
 package top
 
-// This file hands the Model to the terminal library.
+// This file hands the Model to the terminal library. cmd/gpuarb/top.go calls it; model.go has the
+// Model.
 
 import (
 	"errors"
