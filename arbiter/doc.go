@@ -35,7 +35,7 @@
 //
 // The files can be read in this order. Each file uses only files before it.
 //
-// - Data: types.go, result.go, tally.go, event.go, gauge.go, usercounts.go, and state.go, which has all state that changes.
+//   - Data: types.go, result.go, tally.go, event.go, gauge.go, usercounts.go, and state.go, which has all state that changes.
 //   - Lookups: device.go, job.go, names.go, record.go, users.go, ticket.go.
 //   - Holdings of a lease: lease.go, streams.go, cost.go, headroom.go.
 //   - Limits in force, and the tickets that wait at them: inforce.go, order.go, limit.go, permits.go, watch.go.

@@ -11,4 +11,8 @@
 // "version:symbol" for each version at which the answer changes. "version:!rR,stS" is a return code
 // and a status without a function. resolve-13.tsv has published facts about drivers that were not
 // measured, where they differ from driver 555.
+//
+// The main types are function, a line of the inventory, and table, the content of hooks.def. The
+// package has only tests, which change neither the inventory nor the maps, and needs no lock. It
+// starts no daemon, and does not test what a wrapped function charges.
 package entrypoints

@@ -9,6 +9,7 @@
 // once for each byte of the file that GPUARB_BREAKS_LEFT names, also after it has started itself
 // again.
 //
-// In other binaries At is empty. At may be called from any goroutine. tests/soak uses each place
-// that the source names.
+// In other binaries At is empty. At may be called from any goroutine. The package has neither a
+// type nor a lock, and does not restart the daemon. tests/soak uses each place that the source
+// names.
 package faults

@@ -7,4 +7,6 @@
 // names lines of passing tests that are shown too, and -times shows how long each test took. The
 // exit status is 0 if something passed and nothing failed or was skipped, because a skipped test
 // proves nothing.
+//
+// The main type is summary, which one goroutine uses without a lock. The command runs no tests.
 package main
