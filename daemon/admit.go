@@ -35,8 +35,9 @@ func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
 	return cl.ask(h, req.Slot, req.Flags, r)
 }
 
-// leaseLocked returns the lease of a slot that a client names. It refuses a connection from before the last Resume of
-// the session: the client's report in Resume does not include what such a connection granted or freed.
+// leaseLocked returns the lease of a slot that a client names. It refuses a connection that joined the session before
+// the session's last Resume: the client's report in that Resume does not include what was granted or freed over such a
+// connection.
 func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
 	if cl.resumes != cl.s.resumes {
 		return nil, refused(ipc.StatusNoSession, "the session was resumed on another connection: join it anew")

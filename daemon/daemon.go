@@ -36,7 +36,7 @@ type Daemon struct {
 	log           *slog.Logger
 	handler       slog.Handler           // handler of the log, without the queue of logs
 	restart       func(*ipc.ListenerFDs) // Options.Restart
-	handed        *ipc.ListenerFDs       // Options.Handed
+	handed        *ipc.ListenerFDs       // descriptors that the last daemon in this process passed on; nil: none
 	restartOnce   sync.Once
 	request       atomic.Uint32              // ipc.Type of the last client's request that was applied
 	failures      *statefile.Failures        // the lock guards it, except for Add; nil: not opened yet
@@ -279,7 +279,8 @@ type scans struct {
 
 func newScans() scans { return scans{wake: make(chan struct{}, 1), next: make(chan struct{})} }
 
-// stopping reports whether Stop was called. The next daemon then handles what a client holds, waits for or leaves.
+// stopping reports whether Stop was called. From then on, this daemon leaves sessions, jobs and waiting requests as
+// they are recorded, because the next daemon recovers them.
 func (d *Daemon) stopping() bool { return d.ctx.Err() != nil }
 
 // sleep waits for over, or until the daemon is stopped.

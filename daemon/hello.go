@@ -156,11 +156,11 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 }
 
 // sessionDecidedLocked applies the decision for a session that waited for its reservation. The record is committed
-// only now: before this reply the client knows no token that the next daemon could accept.
+// only now: the client learns the session's token from this reply, so that it cannot resume the session before.
 func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Result) (receipt, func() error) {
 	d := cl.d
 	if !dec.Granted || s.dead {
-		delete(s.conns, cl.conn) // the reply is still to be sent on it
+		delete(s.conns, cl.conn) // ending the session closes these connections, but this one must still send the reply
 		d.endSessionLocked(s)
 		err := refused(ipc.StatusNoSession, "the session has ended")
 		if !dec.Granted {
@@ -255,7 +255,7 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 func (cl *client) bye(*ipc.Empty) (rep ipc.Empty, err error) {
 	cl.takeLock()
 	defer cl.d.unlock()
-	delete(cl.s.conns, cl.conn) // the reply is still to be sent on it
+	delete(cl.s.conns, cl.conn) // ending the session closes these connections, but this one must still send the reply
 	cl.d.endSessionLocked(cl.s)
 	return rep, nil
 }

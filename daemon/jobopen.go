@@ -91,7 +91,8 @@ func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 }
 
 // checkJobDevicesLocked checks the devices that a request names or needs. The processor is not a GPU: a request for
-// any device does not get it, and neither does a request of an older gpuarb that does not know it.
+// any device does not get it. An older gpuarb does not know the processor as a device, so that its requests do not get
+// it either.
 func (d *Daemon) checkJobDevicesLocked(r *ipc.JobOpenRequest) error {
 	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim
 	reserves := r.Min != 0 && r.Min != ipc.NoLimit || r.MinShare != 0
@@ -139,8 +140,8 @@ func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequ
 		"`gpuarb devices` lists them", budget.Of(largest), largest)
 }
 
-// addJobLocked adds a job to the arbiter and the reaper, and writes its record. commitJobLocked makes the record
-// count.
+// addJobLocked adds a job to the arbiter and the reaper, and writes its record. Until commitJobLocked commits it, the
+// record counts as free. The next daemon uses it only for a request that still waits (recoverqueue.go).
 func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
 	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
@@ -235,8 +236,8 @@ func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
 	return reply(cl, h, arbiter.Result{Reason: r.Reason, Explain: r.Explain}, &rep)
 }
 
-// jobClose releases the job's reservation and devices. Programs of the job keep what they use. If the runner sends
-// it, the runner also leaves: the job ends with its last process.
+// jobClose releases the job's reservation and devices. Programs of the job keep what they use. If the runner sends the
+// request, the runner counts as ended: the job then ends with its last process.
 func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	d, peer := cl.d, cl.conn.Peer()
 	cl.takeLock()

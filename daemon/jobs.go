@@ -180,7 +180,7 @@ func (d *Daemon) dropJobLocked(j *job) {
 	faults.At("job.freed")
 	delete(d.jobs, j.token)
 	delete(d.jobByID, j.id)
-	if d.jobByOrigin[j.jobOrigin] == j { // otherwise the entry belongs to another connection of the runner
+	if d.jobByOrigin[j.jobOrigin] == j { // otherwise the runner has repeated the request, and the entry is the later job
 		delete(d.jobByOrigin, j.jobOrigin)
 	}
 	d.jobCounts.drop(j.runner.PID, j.uid)

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// noProcessStart is the start time in records of limits of users and cgroups. An older daemon takes such a record for a
-// process's, and finds no process with this start time.
+// noProcessStart is the start time in records of limits of users and cgroups. An older daemon takes such a record for
+// the limit of a process. It never applies the limit, because no process has this start time.
 const noProcessStart = ^uint64(0)
 
 // Values of Limit.Privileged in the state file.

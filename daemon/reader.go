@@ -49,7 +49,7 @@ func newReader(d *Daemon, index int) *reader {
 func (r *reader) run(ctx context.Context) {
 	defer r.d.catchPanic(nil)
 	began := r.d.now()
-	compared := began // start of the last compared reading
+	compared := began // start of the last reading with compare set (see read)
 	r.read(began, true)
 	close(r.first)
 	for r.wait(ctx, began, compared) {
@@ -187,7 +187,8 @@ func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.U
 	to.Figures(u)
 }
 
-// begin records that a reading begins. It returns a function that wakes the requests that wait for its end.
+// begin records that a reading begins. The caller must call the function that it returns at the end of the reading. If
+// compare is set, that function wakes the requests that wait for such a reading.
 func (r *reader) begin(compare bool) (waited func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

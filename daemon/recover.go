@@ -192,7 +192,7 @@ func (d *Daemon) recoverJobOfLocked(x *recovered) {
 func (d *Daemon) recoverSessionLocked(x *recovered) {
 	s := x.session
 	d.applyLocked(startedOf(s.peer))
-	if d.jobByID[s.job] == nil { // a later job may get this number
+	if d.jobByID[s.job] == nil { // the job was not recovered, and a later job may get its number
 		s.job = 0
 	}
 	id, err := d.arb.RestoreSession(d.now(), s.request(x.proc))

@@ -318,9 +318,10 @@ func (d *Daemon) reserveAgainLocked() {
 	}
 }
 
-// endDamagedLocked ends sessions of a process that a damaged state file still has, because the process now reports
-// its memory under another token. It ends the process's sessions without a connection whose page could not be opened
-// or is the page that the process has sent. Otherwise the memory would be counted twice until the process ends.
+// endDamagedLocked ends sessions of a process that a damaged state file still has, because the process now reports its
+// memory under another token. It ends each session of the process that has no connection, if the session's page could
+// not be opened or is the page that the process has sent. Otherwise the memory would be counted twice until the
+// process ends.
 func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 	for _, s := range slices.Clone(d.sessionsByPID[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks

@@ -71,8 +71,8 @@ func (d *Daemon) addFound(found []inventory.Device) (readers []*reader) {
 	return readers
 }
 
-// lastDevices returns the devices that the last daemon found. They make a device known that hangs at the start, and
-// so the grants on it.
+// lastDevices returns the devices that the last daemon found. If a device hangs at the start, this list makes the
+// device known, and the grants on it can be recovered.
 func (d *Daemon) lastDevices() (last []inventory.Device) {
 	text, err := os.ReadFile(d.paths.devices)
 	if err != nil || json.Unmarshal(text, &last) != nil {

@@ -171,7 +171,7 @@ func (cl *client) handle(m ipc.Message) error {
 			}
 			cl.endStream()
 		}
-		cl.waits = nil // a client that sends its next request has read the last reply
+		cl.waits = nil // a client sends its next request after it has read the reply to the last one
 		cl.unread.Store(false)
 	}
 	cl.request = m.Header.Type

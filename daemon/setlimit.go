@@ -139,7 +139,8 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 	return cl.changeLimit(&r.Limit, r.Path.String())
 }
 
-// changeLimit changes a limit for the client; of a cgroup, if a path is given.
+// changeLimit changes a limit for the client. cgroup is the path of the cgroup whose limit changes; "": the request
+// names another owner.
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
 	by := requesterOf(cl.conn.Peer())
 	err := errStopped
@@ -184,8 +185,8 @@ func (d *Daemon) ownerNameLocked(of rules.Owner, name string) string {
 	return fmt.Sprintf("process %d", of.ID)
 }
 
-// requested returns the change that a request asks for; of a cgroup, if a path is given. It must be called without
-// the daemon's lock, because it reads the user database and /proc.
+// requested returns the change that a request asks for. cgroup is as for changeLimit. It must be called without the
+// daemon's lock, because it reads the user database and /proc.
 func (d *Daemon) requested(by requester, r *ipc.LimitRequest, cgroup string) limitChange {
 	change := limitChange{Change: changeIn(r)}
 	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace
@@ -198,7 +199,7 @@ func (d *Daemon) requested(by requester, r *ipc.LimitRequest, cgroup string) lim
 	}
 	if cgroup != "" && r.Set&ipc.SetWithFolder != 0 {
 		change.bind, change.folder = toFolder, folderFor(by, cgroup)
-		if change.Inside { // a process in the cgroup must not turn a limit that stays into one that ends
+		if change.Inside { // or a process in the cgroup could end a lasting limit: by removing the folder
 			change.bind = asBefore
 		}
 	}

@@ -28,7 +28,7 @@ import (
 // ctx ends, the start is abandoned, whatever it waits for.
 func Start(ctx context.Context, o Options) (*Daemon, error) { return startWith(ctx, o, nil) }
 
-// startWith is Start with parts that change may replace; nil: none.
+// startWith does the work of Start. Tests pass change, which replaces parts of the daemon; nil: no part is replaced.
 func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -53,7 +53,8 @@ func openDRM(root string, taken func(pci string) bool) (list []foundDevice, reas
 		case c.vendor == pciIntel && known:
 			intelCards++
 		case c.vendor == pciIntel:
-			// Level Zero numbers an integrated GPU last; it is skipped here.
+			// Level Zero numbers integrated GPUs after all others, so that an integrated GPU, which is skipped here,
+			// takes no number.
 			if intel, skipped = appendCard(intel, c, intelCards, intelMemory, describeIntel); skipped == "" {
 				intelCards++
 			}
@@ -125,7 +126,7 @@ func intelMemory(c drmCard) drmMemory {
 	case exists(local):
 		return drmMemory{total: []string{local}}
 	}
-	return amdMemory(c) // later drivers may use these names
+	return amdMemory(c) // a later driver may name its files as AMD's driver does
 }
 
 // appendCard appends a card as a device, or returns the reason why the card is not usable.

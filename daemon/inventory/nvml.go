@@ -175,7 +175,7 @@ func (o nvmlOptional) processes(device nvmlDevice) ([]ProcessUsage, bool, error)
 		}
 		infos, ret := l.read()
 		if isUnsupported(ret) {
-			known = known && i > 0 // the result is complete only with the first list, the compute processes
+			known = known && i > 0 // without the first list, the compute processes, the result is incomplete
 			continue
 		}
 		if err := nvmlError(l.what, ret); err != nil {

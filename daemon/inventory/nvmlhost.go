@@ -20,8 +20,8 @@ const (
 	openPatience = 5 * time.Second
 	// renewEvery is the shortest interval between two initialisations for a device that the library does not see.
 	renewEvery = 3 * time.Second
-	// renewPatience bounds the wait of an initialisation for calls under way, and renewPause is the pause in that
-	// wait, in which other calls may begin.
+	// renewPatience is how long renew waits for a moment without calls into the library. renewPause is the pause
+	// between two attempts, in which other calls may begin.
 	renewPatience = 200 * time.Millisecond
 	renewPause    = time.Millisecond
 )

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reaper waits for the deaths of processes by their pidfds, in one goroutine and without an own thread, for up to ten
+// Reaper waits for the deaths of processes by their pidfds, in one goroutine that blocks no thread, for up to ten
 // thousand processes. The caller chooses a key for each process. Its methods are safe for concurrent use.
 type Reaper[K comparable] struct {
 	onExit func(key K)

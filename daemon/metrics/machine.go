@@ -1,6 +1,7 @@
 package metrics
 
-// This file lists all metrics, and has those of the daemon, the queue and the jobs.
+// This file lists all metrics, and has those of the daemon, the queue and the jobs. exporter.go
+// calls families; devices.go and users.go have the other metrics.
 
 import (
 	"strconv"
@@ -74,8 +75,8 @@ func queueFamilies() []family {
 	}
 }
 
-// queued makes a value of all requests that wait for a device, and a value of the requests that any
-// of several devices can serve.
+// queued returns a function that outputs a value for each device, and a value for the requests
+// that any of several devices can serve. add adds one waiting request to such a value.
 func queued(add func(all float64, t *figures.TicketState) float64) func(*view, *output) {
 	const anyDevice = -1
 	return func(v *view, o *output) {

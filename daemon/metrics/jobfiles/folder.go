@@ -1,6 +1,8 @@
 package jobfiles
 
-// This file owns the folder and its files.
+// This file owns the folder: it writes the file of each GPU, replaces files by renaming, and
+// empties those without jobs. daemon/metrics.go makes the Folder and calls it. doc.go says what
+// dcgm-exporter expects of the files.
 
 import (
 	"errors"
