@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that root can limit the memory of all processes in a cgroup: through the cgroup's folder in /gpu, or
+// with `gpuarb limit --cgroup`. The expected values are what programs of several users can still allocate.
+// confined_test.go tests which processes may change such a limit.
+
 // folder returns the path at which a machine's mount shows a cgroup, or a file of the cgroup.
 func folder(m *rig.Machine, c *rig.Cgroup, file string) string {
 	return filepath.Join(m.Mount, "cgroups", c.Path, file)

@@ -7,6 +7,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that one shell can claim several devices with `gpuarb claim`, and is refused at once if only its own
+// claims are in the way. storm_test.go has claims of many processes, and tests/conformance/claims_test.go has claims
+// over the socket.
+
 // TestShellDoesNotWaitForItself: a shell may claim one device after the
 // other, and the claim after the last free device is refused at once, because only the shell itself holds devices.
 func TestShellDoesNotWaitForItself(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a process cannot give itself more: root in a container has only the rights of a user outside
+// it, and no process can raise the limit of a cgroup that it runs in. cgroup_test.go has the limits themselves.
+
 // Commands that isolate a process in the way of a container, as far as the daemon treats its root differently.
 var (
 	ownPIDs  = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}

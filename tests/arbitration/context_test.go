@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold which memory pays for a context. A job's reservation has room for the context of its first process;
+// the context of each further process needs free memory, and waits for it or is refused. wait_test.go has reservations
+// without contexts.
+
 // narrow returns a machine of 4 GiB on which each context costs 256 MiB, and whose configuration says so.
 func narrow(t *testing.T) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "4G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=256M"},

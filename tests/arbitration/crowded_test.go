@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a request waits even if the queue has no place for it, because its process or its user has the
+// greatest allowed number of waiting requests. Time limits and signals end such a wait like any other.
+// tests/attack/crowded_test.go has the same bound over the protocol.
+
 // waitingThreads is the number of threads of one process that can wait in the queue, each on its own connection (GA_LANES_TO_WAIT).
 const waitingThreads = 60
 

@@ -9,6 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold the promises of `gpuarb run` about the start of a program: --exclusive gives a device to one job,
+// --no-wait starts a program only if it can run at once, --min reserves memory, and `gpuarb plan` predicts all this.
+// wait_test.go has requests of programs that have started.
+
 // TestExclusive: an exclusive job does not wait for itself, its programs share its
 // budget, and no other job gets the device before it ends.
 func TestExclusive(t *testing.T) {

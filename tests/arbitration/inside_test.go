@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a `gpuarb run` inside the job of another one uses what that job holds, can reduce its budget
+// but not enlarge it, and passes on signals to its own programs only.
+
 // inside returns a command line of one `gpuarb run` inside another. outer are the arguments of the outer command; its shell
 // runs script, with $G for gpuarb and $P for the program.
 func inside(m *rig.Machine, script string, outer ...string) []string {

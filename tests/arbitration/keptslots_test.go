@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a restart of the daemon changes the slot of no idle job, whatever the slot limit was when the
+// job began. tests/attack/queue_hold_test.go has the slots of jobs that use the device.
+
 // TestSlotsOfIdleJobsOverARestart checks that a restart of the daemon neither gives a job a slot nor takes one. A job that began before there
 // was a limit of slots has no slot while it is idle. A job that began under the limit keeps its slot when the limit is gone.
 func TestSlotsOfIdleJobsOverARestart(t *testing.T) {

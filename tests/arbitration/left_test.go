@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that users are told which helper process keeps the reservation of a job whose command has ended, and
+// how to end that reservation. remain_test.go has the lifetime of such a job.
+
 // TestHelperLeftBehind leaves a helper running whose job has a reservation. A request is refused because of this
 // reservation. The refusal, the tables and gpuarb why must name the helper and the command that ends the reservation, also after a
 // restart of the daemon. The command must work.

@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold how CUDA's managed memory counts: in full against budgets, but against the device only for the bytes
+// that are on it. A program may have more managed memory than the device. The simulated driver moves the memory, and
+// reports what is on the device.
+
 // managedMachine returns a machine with one device of 8 GiB, which managed memory occupies only after a prefetch.
 func managedMachine(t *testing.T) *rig.Machine {
 	t.Helper()

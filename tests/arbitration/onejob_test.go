@@ -9,6 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold what happens to processes of one job that wait for each other: one of them is refused with advice,
+// and the others go on. They also hold that a process is refused at once if only its own job's budget is full.
+// wait_test.go has deadlocks of different jobs.
+
 // TestOneJobWaitsForItself: eight processes of one job, as `pytest -n8` starts them, fill a
 // device in two steps each until all of them wait. No program outside the job could release memory. The youngest
 // process is refused with the reason and an advice, and the other processes finish.

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold how long a job lives: until the last process that its command started has ended, also over a restart
+// of the daemon. left_test.go has the messages about such a process.
+
 // leaveBehind starts a `gpuarb run` whose command ends at once and leaves a program behind. The program
 // uses the GPU only after goOn is called; said returns what it printed.
 func leaveBehind(t *testing.T, m *rig.Machine, script string) (goOn func(), said func() string) {

@@ -21,6 +21,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that many processes that claim devices at once, and are killed at random, never share a device. The
+// oracle is a lock of the kernel on one file for each device, which ends with its process. claims_test.go has the
+// claims of one shell.
+
 var (
 	stormProcesses = flag.Int("arbitration.processes", 24, "processes of a storm of claims")
 	stormTime      = flag.Duration("arbitration.storm", 6*time.Second, "how long a storm lasts")

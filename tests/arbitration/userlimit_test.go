@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that `gpuarb limit` and the folders in /gpu change the limits of a user and of a rule while programs
+// run. The expected values are what the programs can still allocate. quarter_test.go has the budgets in the
+// configuration, and cgroup_test.go the limits of cgroups.
+
 // limitTable runs gpuarb limit and returns what it prints, with single spaces between the columns.
 func limitTable(t *testing.T, code int, stderr string, r rig.Result) string {
 	t.Helper()

@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that programs which wait for memory finish in the end: which request is served before which, when a
+// deadlock is broken, and that a reservation is kept free. onejob_test.go has processes of one job, and crowded_test.go
+// has more requests than the queue has places.
+
 // TestThreeOfSixty: three programs that each need 60 % of a device are started together.
 // All finish with the right output.
 func TestThreeOfSixty(t *testing.T) {
