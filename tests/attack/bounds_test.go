@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a client which asks for too much is refused with the bound: too many jobs, streams, objects or
+// bytes, or the same request twice. descriptors_test.go has the bounds that follow from the limit of open files.
+
 // TestJobsOfOneProcess: one process may open a bounded number of jobs, each on a connection of its own.
 func TestJobsOfOneProcess(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a bug of the daemon itself costs programs only a pause. They run a build of gpuarbd that panics
+// at a named place, and expect it to restart itself with every count as before. crash_test.go has daemons that are
+// killed from outside.
+
 // breakable returns a machine, and a function that makes its daemon panic the next few times at a named place in its code.
 func breakable(t *testing.T, place string, o rig.Options) (m *rig.Machine, breaks func(times int)) {
 	t.Helper()

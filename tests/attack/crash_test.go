@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that no byte is lost or counted twice when the daemon is killed again and again while programs
+// allocate and free. The oracle is the driver's count for each process. settle, which waits until all programs have
+// resumed, is used by the other files, too.
+
 // pause waits for a random time. Tests use it to kill a process at an arbitrary moment, and
 // do not depend on that moment.
 func pause(d time.Duration) { <-time.After(d) }

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a process with the greatest allowed number of waiting requests is told that bound and when to
+// retry. tests/arbitration/crowded_test.go shows the same for whole programs.
+
 // TestBeyondTheBoundOfAProcess: a process that has 64 waiting requests is refused at the next one, with the bound and the time after which it
 // may retry. A claim retries by itself, and is served when the device is free.
 func TestBeyondTheBoundOfAProcess(t *testing.T) {

@@ -18,6 +18,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that users cannot make the daemon run out of file descriptors: its bounds of sessions, jobs and
+// connections follow from its limit of open files, and leave room for root, for the page and for running programs.
+// bounds_test.go has bounds that do not depend on that limit.
+
 func init() { roles["settler"] = settler }
 
 // settler takes all sessions, jobs and connections that one process may have. It closes the connections of the sessions and jobs, which

@@ -16,6 +16,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a daemon of an ordinary user ends on SIGTERM although processes still read and write below its
+// mount point. fs_test.go has readers of a daemon that root runs.
+
 func init() { roles["rootless"] = rootless }
 
 // inside is a process that keeps a folder of the filesystem open, and reads and writes below it until no daemon answers.

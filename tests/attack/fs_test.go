@@ -18,6 +18,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that readers of /gpu, stopped or stuck or many, delay neither programs nor the end of the daemon,
+// and see the true state. fs_end_test.go has a daemon that may not force its unmount.
+
 // readers read a machine's whole filesystem in several ways until stop is called. rounds counts
 // complete reads.
 func readers(t *testing.T, m *rig.Machine) (rounds *atomic.Int64, stop func()) {

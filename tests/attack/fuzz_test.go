@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the fuzz target for sequences of requests on the daemon's socket. socket_test.go makes its seeds, and
+// sends random messages in the ordinary tests.
+
 // FuzzRequests sends a sequence of messages with arbitrary content to a real daemon
 // over its real socket: each is two bytes of length and then a body of that length. After them
 // the daemon still answers, and its sums are consistent.

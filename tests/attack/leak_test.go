@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that ended sessions, jobs and processes leave no file descriptor, goroutine or record of the state
+// file behind.
+
 func init() { roles["visitor"] = visit }
 
 // visit opens and ends sessions one after another ("UUID COUNT"), in every possible way.

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a restart of the daemon changes no effect of `gpuarb limit`: the later of two limits holds, and
+// a changed memory.min moves no slot. seen_test.go has limits whose record was lost.
+
 // TestLastWordOverARestart: an owner sets a limit on all devices, and root sets one on a single device. On that device the later of the two
 // limits holds, also with the next daemon.
 func TestLastWordOverARestart(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that programs go on while no daemon runs, and that the next daemon counts what they took and freed
+// meanwhile. crash_test.go has daemons that are killed under load, and state_test.go has damaged state files.
+
 // TestStoppedDaemonIsResumed: an orderly stop of the daemon ends no session. Programs
 // continue, their lease pages stay valid, and the next daemon resumes all sessions.
 func TestStoppedDaemonIsResumed(t *testing.T) {

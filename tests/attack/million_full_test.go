@@ -4,6 +4,8 @@ package attack
 
 import "testing"
 
+// This file has the long form of TestManyMessages in million_test.go, for `make test-full`.
+
 // TestFullMillionMessages: a million arbitrary messages and 10,000 hostile sessions, beside
 // honest programs whose answers are checked.
 func TestFullMillionMessages(t *testing.T) {

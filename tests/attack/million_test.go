@@ -18,6 +18,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that honest programs get right answers beside clients that send malformed or arbitrary messages, die
+// with open sessions, or stop while they wait. socket_test.go has the generators of the messages.
+
 func init() {
 	roles["bomber"] = bomb
 	roles["brief"] = brief

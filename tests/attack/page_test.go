@@ -16,6 +16,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a client which writes arbitrary values into its lease page spoils only its own row. sane, which
+// compares the sums of a snapshot, is used by the other files, too. seen_test.go has false limits in a page.
+
 func init() { roles["scribbler"] = scribble }
 
 // patterns are generators of the values that the scribbler writes into its lease page.

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that clients and daemons that are stopped, replace themselves by exec, or are killed in the middle
+// of requests leave all other programs their memory. The oracle is the driver's count.
+
 // TestStoppedClients: stopped programs with credit, streams and requests in flight delay no other client.
 // The daemon reclaims their idle credit as usual.
 func TestStoppedClients(t *testing.T) {

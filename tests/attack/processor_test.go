@@ -16,6 +16,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that the processor is arbitrated like a device, for clients that name it by its UUID. The client
+// speaks the protocol itself; tests/e2e/processor_test.go has real programs.
+
 // processorUUID is the UUID by which programs that compute on the processor request it.
 var processorUUID = ipc.UUID([]byte("gpuarb:processor"))
 

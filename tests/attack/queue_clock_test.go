@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that the order of waiting requests survives a restart of the daemon even if the machine's clock was
+// set back. queue_test.go has the order without that.
+
 // TestOrderWithClockSetBack checks the order of the queue if the machine's clock was an hour ahead while the last
 // daemon ran. A request that waited with that daemon keeps its place before a request that is new to the next daemon,
 // although the new request arrives there first.

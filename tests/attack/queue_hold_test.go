@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that slots, exclusive devices and limits of host memory survive a restart of the daemon, and that a
+// client can cancel or overtake no request of another client. queue_test.go has the party and the order of the queue.
+
 // context requests a context for a thread, on a connection of its own.
 func (p *party) context(thread uint32, number uint64, flags uint32) *asked {
 	r := &asked{p: p, number: number, waits: make(chan ipc.WaitingReply, 1), done: make(chan error, 1)}

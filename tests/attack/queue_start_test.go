@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that programs and jobs which wait for their memory.min before they start keep their order over a kill
+// of the daemon. queue_test.go has requests of programs that have started.
+
 // TestStartsOutliveTheDaemon: programs and a job wait for their memory.min when the daemon is killed. With the next daemon they keep their order, even before
 // any of them has repeated its request, and no reservation is made twice.
 func TestStartsOutliveTheDaemon(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a waiting request can end in any way, also when its session or the daemon ends, and leaves
+// neither a place in the queue nor memory behind. queue_test.go has the party and the order of the queue.
+
 // stormy is a party that requests memory, waits, gives up in every possible way, and frees. It has as
 // many requests at a time as it has lanes.
 type stormy struct {

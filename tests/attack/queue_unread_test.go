@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that memory, streams, contexts, sessions and jobs are free again if the client to which they were
+// granted never reads the reply. A request that is repeated gets its grant once. queue_test.go has the party and the
+// raw connection.
+
 // answered waits until data can be read, and does not read it.
 func (r *rawConn) answered() {
 	r.t.Helper()

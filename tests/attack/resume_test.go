@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a client which sends Resume in any state of its sessions and jobs takes no memory or
+// reservation of another client. token_test.go has clients that resume with the token of another client.
+
 func init() { roles["resumer"] = resumer }
 
 // resumer is an attacker that opens jobs and sessions and sends Resume in each of their states. Each command opens a

@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that programs keep their exact limits when the daemon has lost its state file, because the new
+// daemon reads the limits from their lease pages. A client that writes false limits there can only reduce its own.
+// state_test.go has the damage to the file itself.
+
 // lost are the ways in which a daemon can lose its record of what clients were given.
 var lost = map[string]func(t *testing.T, path string){
 	"of a later version":    func(t *testing.T, path string) { overwriteFile(t, path, 8, []byte{255}) },

@@ -19,6 +19,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that clients which send malformed messages, open ten thousand connections, or never read replies
+// cost other clients only time. million_test.go and fuzz_test.go use the generators of messages.
+
 func init() {
 	roles["babbler"] = babble
 	roles["crowd"] = crowd

@@ -16,6 +16,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a daemon which cannot start says why, and that it serves clients in unusual places: a relative
+// path, a read-only runtime folder, a socket of systemd, or a socket that was removed. state_test.go has starts with a
+// damaged state file.
+
 func gpuarbd(t testing.TB) string {
 	t.Helper()
 	if *daemonPath != "" {

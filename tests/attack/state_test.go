@@ -14,6 +14,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that the daemon starts whatever happened to its state file or its disk, and takes the counts from
+// its clients' reports if the file is unusable. The oracle is the driver's count. seen_test.go has the limits of the
+// clients.
+
 // damage are the ways in which the state file can be damaged between two daemons.
 var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 	"removed": func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Remove(path)) },

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a program under the shim goes on although nothing reads the messages of the library on its
+// standard error.
+
 // TestNobodyReadsStandardError: messages of the library neither end nor block a program whose standard error is a pipe
 // without a reader, or with one that has stopped reading.
 func TestNobodyReadsStandardError(t *testing.T) {

@@ -11,6 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a program makes and destroys streams without a message to the daemon, and that nevertheless the
+// cap holds and the counts are right, also over restarts. The oracle is the driver's count.
+// tests/conformance/streams_test.go has the cap without restarts.
+
 // streamsMachine returns a machine with a streams.max.
 func streamsMachine(t *testing.T, most int) *rig.Machine {
 	return machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},

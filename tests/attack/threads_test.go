@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds how many thread numbers a client can use if each thread needs a slot, and that the next number is
+// refused with that bound.
+
 // TestThreadNumbers: a client can use any thread numbers, in the scope in which each thread
 // needs a slot. The daemon remembers as many as the page of bounds says, also over a restart. The next
 // number is refused with that bound, and a number is forgotten with its last object.

@@ -16,6 +16,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a client gains nothing by the token, the connection or the lease page of another process, or by
+// false figures in a Resume. resume_test.go has clients that resume honestly in unusual states.
+
 func init() {
 	roles["thief"] = steal
 }
