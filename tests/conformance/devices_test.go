@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the test of the row C11 of rows.txt: an allocation is charged to its own device. The driver's count for
+// each device is the oracle, also if driver, NVML and program number the devices differently.
+
 // daemonIndex maps the driver's numbers of the devices to the daemon's, by their UUIDs.
 func daemonIndex(t *testing.T, m *rig.Machine) map[int]int {
 	t.Helper()

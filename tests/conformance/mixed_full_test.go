@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+// This file has the long form of the tests in mixed_test.go, for `make test-full`.
+
 // TestFullMixed repeats the tests of mixed interfaces a hundred times; `make test` repeats them a few times.
 func TestFullMixed(t *testing.T) {
 	const times = 100

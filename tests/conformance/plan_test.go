@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the tests of the row B6 of rows.txt: the memory of stream pools is planned beforehand and charged with
+// each stream. The other rows of B are in streams_test.go.
+
 // TestB6Plan: the planned memory is arms × streams × the pool of each stream, before anything runs. The
 // environment sets the pool in MiB; an invalid value means the default of 256 MiB.
 func TestB6Plan(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the tests of the row C10 of rows.txt: threads and processes that allocate and free at once never exceed
+// their budget, by the driver's highest count. The other rows of C are in memory_test.go and devices_test.go.
+
 // Limits of each thread of a race: it holds up to 64 blocks of up to 1 MiB, most
 // of them small.
 const (
