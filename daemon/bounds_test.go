@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file checks the bounds of the daemon's tables: one user gets at most half of a table, and the records of a
+// process's live limits are freed after its end. bounds.go has the bounds; setlimit_test.go changes a limit while its
+// table is full.
+
 // TestOneUserHasHalfOfEachTable checks that one user gets half of each table, whether or not other users came before,
 // and that a privileged user may have all of it.
 func TestOneUserHasHalfOfEachTable(t *testing.T) {

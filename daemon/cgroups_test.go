@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file checks how limits of cgroups are kept in the state file: over a restart, with damaged records, with paths
+// of equal hashes, and up to the bound on their number. tests/arbitration runs programs in cgroups with limits.
+
 // limitCgroup limits the memory of all programs in a cgroup.
 func (b *bench) limitCgroup(path string, most uint64) {
 	b.t.Helper()

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks that waiting times, timeouts and ages depend neither on jumps of the wall clock nor on sleep of
+// the machine. fake_test.go has the clock that the tests move; pressure_test.go checks the times of memory.pressure.
+
 // TestClockJumps sets the machine's clock, a day forward and two days back, while a request waits. The request times
 // out as if the clock had not been set, and no age or place in the queue changes.
 func TestClockJumps(t *testing.T) {

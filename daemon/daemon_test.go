@@ -17,6 +17,11 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has bench, the daemon that the tests of this package start in their own process, and child, a client in
+// another process. Its tests follow a client over restarts of the daemon and through its death, and reload the
+// configuration of a user's own daemon. fake_test.go has the devices and the clock, main_test.go the program of a
+// client.
+
 // bench is a daemon in the test's own process, with fake devices and a fake or real clock.
 type bench struct {
 	*Daemon

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
+// This file has the clock and the devices of the tests in this package. A test moves the clock, and decides what the
+// devices report and whether they answer. daemon_test.go starts daemons with them.
+
 // fakeClock is a clock that the test advances. Its times have a wall clock and a monotonic reading, like those of
 // time.Now. Jump moves only the wall clock.
 type fakeClock struct {

@@ -7,6 +7,10 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file checks the free memory on a client's lease page: the page agrees with the daemon's answer to a request
+// for the free memory, follows grants and limits, and says nothing when the client must ask again. freememory.go
+// publishes the figures.
+
 // freeOnPage returns the free memory on a client's page; ok is false if the client must ask the daemon.
 func freeOnPage(t *testing.T, s *ipc.ShimSession) (free, used, total uint64, ok bool) {
 	t.Helper()

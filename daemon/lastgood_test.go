@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/config"
 )
 
+// This file checks the mode and the name of the file that keeps the last configuration without mistakes.
+// tests/e2e/lastgood_test.go starts daemons that need the kept configuration.
+
 // TestKeptConfiguration checks that only the owner can read the last good configuration, also if its file was
 // readable before. It also checks that main files with long paths are kept.
 func TestKeptConfiguration(t *testing.T) {

@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks what programs get on a device that is lost and comes back, also from the next daemon. Devices that
+// hang or fail without being lost are in reader_test.go.
+
 // TestLostDeviceComesBack checks that a device is lost with its leases, and returns empty. New clients can have all
 // of it. Sessions from before the loss get no memory of it, also from the next daemon.
 func TestLostDeviceComesBack(t *testing.T) {

@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has the entry point of the test binary, which runs either the tests or the client that daemon_test.go
+// starts as a process of its own.
+
 // TestMain runs the tests. In a process with clientVariable it runs a client instead, which a test can kill.
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(clientVariable); socket != "" {

@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file checks which process a panic of the daemon is counted against. panics.go handles panics;
+// tests/attack/broken_test.go breaks invariants of a running daemon.
+
 // TestWhoBrokeIt checks that a panic counts against a client only in the goroutine that applies the client's request.
 // It also checks that a panic after the stop of the log is handled.
 func TestWhoBrokeIt(t *testing.T) {

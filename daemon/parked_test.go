@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the outgoing queue of one connection: messages leave it in the order in which they were added, and
+// adding a message does not wait for a send in progress. outgoing.go has the queue.
+
 // TestSentInOrder checks that messages which are added while another goroutine sends are sent after the earlier ones.
 // A function of the queue may need the daemon's lock while a goroutine that holds the lock adds messages.
 func TestSentInOrder(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks that the pressure of a device, a job and a user equals the time that a request waited on the
+// test's own clock. tests/pressure compares the figures with waiting times that it measures on a real clock.
+
 // waitsOn returns a bench with a device that one client fills, and a second client that waits for half of it.
 func waitsOn(t *testing.T) (b *bench, waiter *child) {
 	t.Helper()

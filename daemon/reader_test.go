@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks how the daemon reads devices: how often, what a device that hangs or fails delays, and what a
+// reading ends. lost_test.go has devices that are lost, stop_test.go the stop of a daemon whose device hangs.
+
 const gib = 1 << 30
 
 // device returns the state of one device.

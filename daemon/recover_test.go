@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file checks two facts about jobs that the next daemon cannot take from the state file alone: whether a job
+// whose runner has ended is privileged, and which devices it may use if indices have changed or a device is gone.
+// tests/attack/state_test.go damages the state file, daemon_test.go restarts daemons beside a client.
+
 // TestStandingOfADeadRunner checks a job of root whose runner has ended. After a restart of the daemon it is
 // privileged only if a live process of the job is, because the user number does not distinguish root from root in a
 // container.

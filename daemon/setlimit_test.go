@@ -19,6 +19,10 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
+// This file checks changes of live limits: whole or not at all, kept over a crash and a restart, bounded per user,
+// and interruptible. cgroups_test.go has the limits of cgroups, package fair the rule on how often a user may change
+// limits.
+
 // session opens one more session of the test's own process, with a lease on device 0.
 func (b *bench) session() *ipc.ShimSession {
 	b.t.Helper()

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file has the workload of tools/shape, which counts the functions that one granted allocation calls. It runs as
+// an ordinary test, too.
+
 // TestShape makes allocations that are granted at once, and checks that all are in use. tools/shape runs it with some
 // and with no allocations. From the difference it finds the functions that a granted allocation calls.
 func TestShape(t *testing.T) {

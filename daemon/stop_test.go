@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks that a daemon stops at any moment: beside a device or a driver that hangs, during the start, and
+// during the recovery of the state file. The next daemon can then use the socket and continues the sessions.
+
 // free reports whether the next daemon could use the bench's socket.
 func (b *bench) free() bool {
 	l, err := ipc.Listen(b.socket(), ipc.ListenOptions{})

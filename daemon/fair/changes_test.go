@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// This file checks how many changes of limits a user can make in a second, in simulated time: the bound for one user,
+// the longer pause after slow changes, and that no user waits for another one's. daemon/setlimit_test.go checks that
+// a daemon uses the bound.
+
 // TestChangesOfAUserWait checks that a hundred changes of a busy user pass in a second, independent of other users.
 // The other changes pass one by one later.
 func TestChangesOfAUserWait(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks that many callers of Paced share values, and that no caller gets a value that is older than its
+// call.
+
 // TestPaced checks that concurrent callers share a value, that values are made one at a time, and that each caller
 // gets a value whose making began after the call.
 func TestPaced(t *testing.T) {

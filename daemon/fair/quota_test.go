@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// This file checks the bound on lines that decisions on one user's requests may take. tests/events/fair_test.go
+// checks it with the history of a daemon.
+
 // TestQuota checks the number of lines of one user in a minute, that other users are not affected, and that dropped
 // lines are counted.
 func TestQuota(t *testing.T) {

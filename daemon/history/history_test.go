@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
+// This file checks which user's share of the history each kind of event uses up. tests/events reads the history as
+// users do.
+
 // TestOwnerOf checks that events which a user can cause at any rate count against that user's share of the history.
 func TestOwnerOf(t *testing.T) {
 	t.Parallel()

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
+// This file checks when the processor is a device: if a driver of OpenCL or Vulkan that computes on it is installed
+// and the environment does not rule that driver out. The folders of drivers are made by the tests.
+
 // files writes files below a folder, by their paths.
 func files(t *testing.T, root string, text map[string]string) {
 	t.Helper()

@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// This file checks the devices and readings of AMD and Intel GPUs. testdata/mixed is a copy of the files that the
+// kernel's DRM drivers show in sysfs; the tests remove and damage some of them.
+
 func nothingTaken(string) bool { return false }
 
 func TestDRM(t *testing.T) {

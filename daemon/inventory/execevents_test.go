@@ -16,6 +16,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks that the daemon learns of each execve on the machine, of lost events, and that it cannot learn of
+// them in a PID namespace or without the privilege. The tests start programs and wait for the kernel's events about
+// them.
+
 // TestWatchExecs checks that an exec is reported, or that WatchExecs returns ErrUnavailable at once.
 func TestWatchExecs(t *testing.T) {
 	if !inFirstNamespace(t) {

@@ -20,6 +20,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks devices and readings that come from NVML. One part runs a program of its own with the simulated
+// driver of tests/simcuda, whose settings give the expected values; the other part uses the mocks of go-nvml.
+// nvmlhost_test.go has libraries that hang, fail or lose a device.
+
 const lookEnv = "INVENTORY_TEST_LOOK"
 
 // TestMain also runs the program that reads the simulated machine, because the path of libraries is read when a

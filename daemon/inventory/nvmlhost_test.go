@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks what the inventory says while the NVML library hangs, fails to start or loses a device, and that
+// it recovers without a restart of the daemon. nvml_test.go checks the readings of a library that works.
+
 // fakeSource returns a device of an initialised library.
 func fakeSource(device nvmlDevice, o nvmlOptional) *nvmlSource {
 	h := newNVMLHost(&fakeLibrary{})

@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks that the death of each watched process is reported once per key, also if the process was dead
+// before, and that a closed reaper leaves nothing behind. The tests kill processes that they start.
+
 // exits collects the keys that a reaper reports.
 type exits struct {
 	mu   sync.Mutex

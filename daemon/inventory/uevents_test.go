@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks which of the kernel's messages announce a new device, with texts as the kernel sends them, and
+// that the watch ends with its context.
+
 // TestAnnouncesDevice checks which messages of the kernel make the daemon look for new devices.
 func TestAnnouncesDevice(t *testing.T) {
 	for text, want := range map[string]bool{

@@ -20,6 +20,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks the exported metrics: values against a snapshot that the test makes, form
+// against the linter and the parser of Prometheus, and names against docs/reference/metrics.md.
+// tests/metrics reads the metrics of a running daemon.
+
 const gib = accounting.Bytes(1 << 30)
 
 // hostile is a name that must not break the text format.

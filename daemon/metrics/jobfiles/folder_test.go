@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks the files that tell dcgm-exporter which jobs use which GPU: their content, what
+// happens to files of other programs and of a killed daemon, and that no user can make the daemon
+// write elsewhere.
+
 // two returns a machine with two NVIDIA GPUs and a GPU that DCGM does not know.
 func two() figures.Snapshot {
 	return figures.Snapshot{
