@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// This file checks that ChmodSocket changes only the mode of a socket. listener_test.go checks the mode of a new
+// socket.
+
 // TestChmodSocket: ChmodSocket does not follow a symbolic link that stands in the socket's place.
 func TestChmodSocket(t *testing.T) {
 	dir := t.TempDir()

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file has the examples that the package's documentation shows for claims. They run against the daemon of
+// waiting_test.go, which has one device to give (export_test.go).
+
 // ExampleClient_Claim takes a device, works on it, and gives it back.
 func ExampleClient_Claim() {
 	daemon := startOneDevice()

@@ -14,6 +14,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks a client's requests over a real socket: what it accepts as a reply, what ends its connection, and
+// what several goroutines on one connection see. fake_test.go has the daemon; waiting_test.go has requests that wait
+// in the queue.
+
 func TestResume(t *testing.T) {
 	checkFDs(t)
 	d, l := startDaemon(t)

@@ -9,6 +9,10 @@ import (
 	"unsafe"
 )
 
+// This file checks the encoding of each message: a decoded message encodes to the same bytes again, one message
+// equals bytes that were worked out by hand, and malformed messages are refused. The samples here also feed
+// fuzz_test.go and validate_test.go, which has wrong values in well-formed messages.
+
 // This line compiles only if the page's structure fits into its file.
 const _ = PageSize - unsafe.Sizeof(Page{})
 

@@ -14,6 +14,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the daemon's end of a connection against clients that send malformed messages, do not read, close
+// early or write from many goroutines. main_test.go has the client that sends any bytes; peer_test.go checks who the
+// client is, limits_test.go how many there may be.
+
 // accept returns the daemon's end of a connection from this process.
 func accept(t *testing.T, l *Listener) *Conn {
 	t.Helper()

@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the steps on a credit word, each with its result worked out by hand, and that clients and a daemon
+// which change a word at the same time lose no byte. page_test.go has the words in a page; cshim/core has the
+// client's steps in C.
+
 func word(credit uint64, epoch uint16, flags uint64) *atomic.Uint64 {
 	var w atomic.Uint64
 	w.Store(uint64(MakeCreditWord(credit, epoch, flags)))

@@ -9,6 +9,9 @@ import (
 	"unsafe"
 )
 
+// This file compares the tables in docs/reference/protocol.md and docs/reference/lease-page.md with the sizes,
+// numbers and offsets in the code.
+
 // TestProtocolPage compares the tables of docs/reference/protocol.md with the code.
 func TestProtocolPage(t *testing.T) {
 	page := readDoc(t, "reference/protocol.md")

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the transfer of the event history: to a client that reads to the end, to one that does not read,
+// and to one that gives up. daemon/history keeps the events; tests/events reads them from a daemon.
+
 var errEnough = errors.New("enough")
 
 // TestEvents: parts arrive whole and in order, and the connection can be used for other requests afterwards.

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file has the daemon of client_test.go. It answers each request from a state that a test sets, and records what
+// a client resumed.
+
 // fakeDaemon answers every message by a rule that a test can check.
 type fakeDaemon struct {
 	finished chan error // the error that ended each connection

@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks which socket a command connects to, what the error says if no daemon answers, and that Dial waits
+// for a busy daemon. cshim/core has the rule for the socket's path a second time, in C.
+
 func TestDialFails(t *testing.T) {
 	checkFDs(t)
 	dir := t.TempDir()

@@ -8,6 +8,9 @@ import (
 	"unicode/utf8"
 )
 
+// This file has the fuzz targets of the decoders: any bytes are refused with a reason, or encode to the same bytes
+// again. codec_test.go has the messages from which the fuzzer starts.
+
 // decoderOf finds the sample with the decoder of a body type.
 func decoderOf(all []sample, typ Type, reply bool) *sample {
 	for i := range all {

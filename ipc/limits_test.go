@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// This file checks how many connections a process, a user and all users together may have, and that the daemon closes
+// a new connection that sends nothing. conn_test.go has clients that send but do not read.
+
 func TestLimits(t *testing.T) {
 	l := newConnLimits(Limits{PerPID: 2, PerUID: 3, Total: 5, Reserved: 1})
 	a, b, c := Peer{PID: 1, UID: 10}, Peer{PID: 2, UID: 10}, Peer{PID: 3, UID: 11}

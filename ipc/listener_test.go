@@ -17,6 +17,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks who may listen at a path: one daemon at a time, with the requested mode. A socket that a dead
+// daemon left is replaced; any other file stays. Helper processes (main_test.go) are the other daemons.
+
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func TestListenMode(t *testing.T) {

@@ -21,6 +21,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has the equipment of this package's tests: helper processes, listeners, a client that can send any bytes,
+// and checks for descriptors and goroutines that a test leaves behind.
+
 // helperEnv makes the test binary another process for a test: its value is a key of helpers.
 const helperEnv = "GPUARB_IPC_TEST_HELPER"
 

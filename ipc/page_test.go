@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks the lease page: both sides see each other's writes, its size cannot change, any other file is
+// refused, and a fault in the page becomes an error. creditword_test.go has the steps on a credit word.
+
 func newPage(t *testing.T) *LeasePage {
 	t.Helper()
 	p, err := NewPage()

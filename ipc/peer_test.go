@@ -16,6 +16,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks that the daemon learns from the kernel which process is at the other end: PID, user and start
+// time, also on older kernels, and never those of a process that has ended. Expected start times come from /proc by
+// way of sed.
+
 func TestPeer(t *testing.T) {
 	checkFDs(t)
 	l := listen(t, ListenOptions{Mode: 0o666})

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// This file checks, for each message, which values in a well-formed body are refused and what the refusal says, and
+// the limits of texts, tokens and names. codec_test.go has the valid messages that these tests change.
+
 // bad is a body with one invalid value.
 type bad struct {
 	name   string

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// This file checks requests that wait in the daemon's queue: notices, giving up, and claims that survive a restart of
+// the daemon. The daemons here let a test decide when they answer; tests/arbitration has the queue of a real daemon.
+
 // queueDaemon is a daemon in which requests wait until the test answers them. It sends each request to asked.
 type queueDaemon struct {
 	asked chan asking

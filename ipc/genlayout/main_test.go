@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// This file checks that cshim/core/wire.h is the header that ipc/layout.go gives, and that genlayout refuses layouts
+// which C and Go could read differently.
+
 // TestHeaderIsCurrent: the committed C header is the one that genlayout makes.
 func TestHeaderIsCurrent(t *testing.T) {
 	want, err := generate("../layout.go")
