@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks the folders of cgroups: which there are, what their files hold, and where a written limit goes.
+// control_test.go has the other limits.
+
 // inCgroups returns a state with clients in cgroups.
 func inCgroups() *fakeView {
 	v := &fakeView{s: sample()}

@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// This file checks writes to files of limits: which change the daemon is asked for, who may write, and which errno a
+// writer gets. fuzz_test.go writes any bytes; daemon/setlimit_test.go checks what the daemon does with a change.
+
 // last returns the latest of n written settings.
 func (v *fakeView) last(t *testing.T, n int) Setting {
 	t.Helper()

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
+// This file checks the file events with a history that drops its oldest lines: readers, tail and cp get each kept
+// line once, and a line that counts the lost bytes. tests/events reads the file of a daemon.
+
 // mountHistory mounts a history with space for twenty lines of 200 bytes. The returned function writes the next n
 // lines.
 func mountHistory(t *testing.T) (path string, write func(n int)) {

@@ -20,6 +20,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file has the equipment of this package's tests: a state that a test changes, in place of the daemon's, mounts
+// of it, and programs that run with a time limit.
+
 // fakeView is a state that tests change. It records all written settings.
 type fakeView struct {
 	mu      sync.Mutex

@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+// This file has the fuzz target of writes to a limit. control_test.go writes through a mount.
+
 // FuzzWrite: any bytes written to a limit's file, at any offset, give one setting with the text without white space
 // around it, or an error. They never give two settings or a panic.
 func FuzzWrite(f *testing.F) {

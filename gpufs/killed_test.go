@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks that a daemon that is killed while it mounts ends at once, and leaves no process blocked.
+// mount_test.go has mounts of daemons that died later.
+
 // TestDaemonKilledDuringMount kills daemons as soon as the kernel lists their mount. A daemon that accesses its own
 // mount would then wait for its own answer: it would never end, keep /dev/fuse open, and block every process that
 // enters the folder.

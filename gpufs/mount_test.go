@@ -18,6 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks mounting and unmounting as root: over a dead daemon's mount, at wrong places, while files are in
+// use, and after a user has unmounted. It also checks that nothing is left behind. rootless_test.go mounts as another
+// user, killed_test.go kills a daemon while it mounts.
+
 const helperEnv = "GPUFS_TEST_MOUNT"
 
 // TestMain also runs the program that holds a mount until it is killed.

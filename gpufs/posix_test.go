@@ -16,6 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks system calls on the files: offsets, flags of open(2), calls that must fail, and readers while the
+// state changes. tools_test.go has common programs.
+
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func isErrno(err error, want syscall.Errno) bool { return errors.Is(err, want) }

@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks that a user without privilege can mount, replace a dead daemon's mount and unmount. mount_test.go
+// does this as root.
+
 const rootlessEnv = "GPUFS_TEST_ROOTLESS"
 
 // TestRootless calls rootless as another user, in a mount namespace in which all users may open /dev/fuse.

@@ -11,6 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks that common programs read the filesystem correctly: cat, tail, dd, cp, grep, Python and others. It
+// also checks what they see of processes that end, come, or have a dead process's PID. posix_test.go has single
+// system calls.
+
 // TestTools runs common programs that read files.
 func TestTools(t *testing.T) {
 	_, mnt := mountView(t, &fakeView{s: sample()})

@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// This file compares the names, modes, owners, sizes and contents of all files with golden files in testdata.
+// tests/tree compares the files of a daemon with docs/reference/gpufs.md.
+
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // golden compares a text with testdata/name.

@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks the names of users' folders, also for names that cannot be the name of a folder. tree_test.go has
+// the files in such a folder.
+
 // TestUserFolderNames: a user's folder has the user's name, or the UID if the name is not valid for a folder, or if it belongs
 // to two users.
 func TestUserFolderNames(t *testing.T) {

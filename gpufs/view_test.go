@@ -2,6 +2,9 @@ package gpufs
 
 import "testing"
 
+// This file checks that each file and folder has an inode number and generation of its own, by a walk through the
+// tree without a mount.
+
 // TestIdentities checks that no two nodes of the tree share an inode number and generation.
 func TestIdentities(t *testing.T) {
 	b := newBuilder(0, Options{SelfOf: func(uint32) (int, bool) { return 1, true }, Metrics: writeMetrics})
