@@ -10,6 +10,10 @@ import (
 	"testing"
 )
 
+// This file checks the files of the web page without a browser: uPlot is unchanged, and the page's
+// own files load nothing from other sites and contain nothing that its security policy refuses.
+// tests/web opens the page in a browser.
+
 // TestUplot checks that the files of uPlot are as published, with their licence.
 func TestUplot(t *testing.T) {
 	const folder = "assets/uplot"

@@ -10,6 +10,10 @@ import (
 	"time"
 )
 
+// This file checks the events that the page gets: which ones are kept, how many, and which a reader
+// that reconnects gets again. history_test.go has the states; server_test.go has readers of /events
+// that are slow or too many.
+
 func line(at time.Time, kind, text string) string {
 	return fmt.Sprintf(`{"v":1,"time":%q,"kind":%q,"device":1,"text":%q}`+"\n", at.Format(time.RFC3339Nano), kind, text)
 }

@@ -10,6 +10,10 @@ import (
 	"testing"
 )
 
+// This file checks which requests the page's server refuses: by method, by the name of the host,
+// and by the page that a browser sends them from. server_test.go has the answers to the other
+// requests.
+
 // TestGuard checks which requests are answered.
 func TestGuard(t *testing.T) {
 	machine, err := os.Hostname()

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks the last hour of the states as /history sends it: a line for each job, gaps
+// while the daemon is away, and bounds on points and holders. eventlog_test.go has the events.
+
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // held returns a state with one device of 1,000 bytes and leases.

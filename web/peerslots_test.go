@@ -10,6 +10,9 @@ import (
 	"testing"
 )
 
+// This file checks how the slots for connections are shared among peers, and which user or network
+// a connection counts for. server_test.go has the bounds on connections and readers.
+
 // TestPlaces checks whose slot a newcomer gets.
 func TestPlaces(t *testing.T) {
 	p := newPeerSlots(4)

@@ -21,6 +21,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the page's server over HTTP: each endpoint, a daemon that does not answer,
+// readers that are slow or too many, and how often the daemon is asked. A state that the test sets
+// takes the place of the daemon. tests/web uses a browser and a daemon.
+
 // daemon is a daemon with a state, or with an error.
 type daemon struct {
 	state          atomic.Pointer[figures.Snapshot]

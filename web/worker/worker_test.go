@@ -12,6 +12,10 @@ import (
 	"time"
 )
 
+// This file checks the process that serves the web page: the user and groups that it gets, the
+// socket that is opened for it, and its end when it does not answer. tests/web/worker_test.go
+// starts it from a daemon.
+
 // TestCredential checks that the worker of root does not run as root and has no groups. The worker
 // of another user runs as that user.
 func TestCredential(t *testing.T) {
