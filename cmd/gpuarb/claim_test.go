@@ -15,6 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks `gpuarb claim` from a shell: how long a claim lasts, how it is released, and
+// which variables the shell gets. The fake daemon of main_test.go gives the device;
+// tests/conformance/claims_test.go has claims of a real daemon.
+
 // claimDaemon makes a daemon that gives each job the second device.
 func claimDaemon(t *testing.T) *fakeDaemon {
 	return startDaemon(t, func(d *fakeDaemon) { d.given = []ipc.JobDevice{cardB} })

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/cmd/gpuarb/doctor"
 )
 
+// This file checks what `gpuarb doctor` prints if no daemon answers. Package doctor has the tests of the single
+// checks.
+
 func TestDoctorWithoutDaemon(t *testing.T) {
 	got := finish(t, gpuarb(t, []string{"GPUARB_SOCKET=/no/socket"}, "doctor"))
 	wantCode(t, got, 1)

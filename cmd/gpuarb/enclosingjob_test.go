@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// This file checks `gpuarb run` and `gpuarb claim` inside a job while the daemon restarts.
+// tests/arbitration/inside_test.go runs jobs inside jobs of a real daemon.
+
 // TestInsideWhileTheDaemonRestarts checks that a daemon that ends during the question for the
 // enclosing job is asked again. Without that, the run would open a job of its own.
 func TestInsideWhileTheDaemonRestarts(t *testing.T) {

@@ -13,6 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks which process a program is under `gpuarb run`, with and without --exec, and what ends it together
+// with the process that started gpuarb (--die-with-parent). run_test.go has the other flags of run.
+
 // behind returns a command that runs a shell script, in which "$0" is gpuarb.
 func behind(t *testing.T, env []string, script string) *exec.Cmd {
 	t.Helper()

@@ -21,6 +21,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks --json: the output of each command follows docs/reference/json.schema.json, and
+// that schema and docs/reference/json.md have exactly the keys of the types that are printed.
+
 var update = flag.Bool("update", false, "write docs/reference/json.schema.json anew")
 
 // printed has the type that each command prints with --json.

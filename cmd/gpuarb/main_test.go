@@ -24,6 +24,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has the equipment of this package's tests: the test binary as gpuarb, a daemon whose
+// answers a test sets, and checks of output and exit code. Its own test goes through the table of
+// exit codes and messages; documents_test.go compares that table with the manual pages.
+
 // asGpuarb in the environment makes the test binary run as gpuarb.
 const asGpuarb = "TEST_BINARY_IS_GPUARB"
 

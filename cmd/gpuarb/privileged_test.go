@@ -11,6 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the warnings of `gpuarb run` before programs into which the loader preloads
+// nothing, such as set-user-ID programs, and before sudo and similar programs, with the command
+// that the user should write.
+
 // strangersProgram returns a copy of env(1) that runs as another user. Only root can change the
 // owner of a file, and only root lacks no right of root's own programs.
 func strangersProgram(t *testing.T) (program string, environment bool) {

@@ -20,6 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks `gpuarb run` with a fake daemon: the job that it asks for, the environment,
+// streams and signals of the program, the exit code, and the summary. exec_test.go has --exec and
+// --die-with-parent, wait_test.go has the wait in the queue.
+
 // deadline bounds every wait of these tests.
 const deadline = 60 * time.Second
 

@@ -19,6 +19,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks the commands that show or change the daemon's state: ps, queue, events, devices,
+// limit, plan, config check, version and metrics, with the words that they complete. Package report
+// has the tests of the tables' form, json_test.go those of --json.
+
 func someLeases(d *fakeDaemon) {
 	d.state.Leases = []figures.LeaseState{
 		{PID: 42, User: "ada", Device: 1, State: figures.StateRunning, Used: 1 << 20, Budget: accounting.Max, Command: "train\nx"},

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the connection of `gpuarb top` to the daemon: one session for all snapshots, and
+// a session of its own for each change. Package top has the tests of the screen.
+
 // TestWatched checks that snapshots share a session, which is replaced when the daemon has ended
 // it. Changes have sessions of their own. All go to the same daemon, never to another one.
 func TestWatched(t *testing.T) {

@@ -14,6 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks the wait of `gpuarb run` and `gpuarb claim` in the daemon's queue: the lines
+// that are printed, the signals that end it, and a daemon that restarts or does not come back. It
+// also checks that a signal first cancels the waiting requests of a program that already runs.
+// run_test.go and claim_test.go have what follows the wait.
+
 func notice(position uint32, text string) ipc.WaitingReply {
 	return ipc.WaitingReply{Ticket: 5, Position: position, Waited: 2000, Text: ipc.MakeText(text)}
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// This file checks that gpuarbd(8) and docs/reference/exit-codes.md list the same exit codes.
+// cmd/gpuarb/documents_test.go does this for gpuarb.
+
 // TestExitCodesInDocuments compares the exit codes of gpuarbd(8) with those in docs/reference/exit-codes.md.
 func TestExitCodesInDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/exit-codes.md")

@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/version"
 )
 
+// This file checks the findings and the advice of `gpuarb doctor` on machines that the tests
+// describe by files, variables, the daemon's state and the answers of probes.
+// tests/e2e/doctor_test.go runs the command on a whole machine.
+
 // machine makes a root folder with files.
 func machine(t *testing.T, files map[string]string) string {
 	t.Helper()

@@ -12,6 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file checks what `gpuarb enable` writes and `gpuarb disable` removes, in a folder in place
+// of the root of the machine: files of other programs come back to the byte, and a library that
+// others can change is refused. tests/systemd/control_full_test.go does this in a booted Debian.
+
 // TestMain sets a umask that lets all users read the files of the tests, whatever umask the tests
 // inherit.
 func TestMain(m *testing.M) {

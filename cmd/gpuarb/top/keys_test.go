@@ -13,6 +13,9 @@ import (
 	"testing"
 )
 
+// This file checks that docs/reference/top.md has the same keys as the code. top_test.go presses
+// them.
+
 // keysInCode returns the keys that pressKey, move and viewKey handle: the strings of their cases,
 // and the keys of the map of steps.
 func keysInCode(t *testing.T) map[string]bool {

@@ -20,6 +20,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file checks the screens of `gpuarb top` against golden files in testdata, and its answers to
+// keys, the mouse, slow daemons and changing rows. The machine lab and a daemon that notes its
+// requests take the place of gpuarbd; topdaemon_test.go in cmd/gpuarb has the connection.
+
 var update = flag.Bool("update", false, "write the golden files anew")
 
 const (
