@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// Paths of cgroups are compared folder by folder. A path that is empty, relative, or outside the daemon's cgroup namespace counts as the
+// root cgroup. arbiter/cgroups_test.go tests the limits of cgroups.
+
 func TestInCgroup(t *testing.T) {
 	for _, c := range []struct {
 		at, of string

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// This file runs random operations on the ledger and on the model in model_test.go, and the two must always agree. The operations include
+// lost devices, and restarts that restore everything in any order. ledger_test.go has small cases with fixed figures.
+
 func amounts() *rapid.Generator[accounting.Bytes] {
 	return rapid.OneOf(
 		rapid.Map(rapid.Uint64Range(0, 24), func(n uint64) accounting.Bytes { return accounting.Bytes(n) }),

@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// A lease gets bytes and streams up to each limit above it, and a refusal names the limit and what is left there. The expected figures are
+// added up by hand. drive_test.go compares random operations with a model.
+
 const mib accounting.Bytes = 1 << 20
 
 func memory(n accounting.Bytes) accounting.Amounts { return accounting.OnDevice(n) }

@@ -10,7 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// This file has the model of the ledger. It knows only limits and leases, and computes every sum from scratch with integers of any size.
+// This file has the model of the ledger, and the comparison of one operation with it. The model knows only limits and leases, and computes
+// every sum from scratch with integers of any size. drive_test.go chooses the operations.
+
 type (
 	modelBudget struct {
 		id     int

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// Sizes that users write ("4GiB", "25%", "max") are parsed, printed and applied to a device as the documentation says, and a mistake gets a
+// message that says what is wrong. The test of the C library reads the expected values from the same table, testdata/sizes.tsv.
+
 // TestParseSize checks the parser against the table that the parser of the C library is checked against too.
 func TestParseSize(t *testing.T) {
 	table, err := os.ReadFile("testdata/sizes.tsv")
