@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// After a restart of the daemon, or a resumed session, clients must ask again for what they waited for. Until then their requests keep
+// their places and are not granted; after three seconds (AbsentFor) they are removed. queue_restart_test.go restarts the daemon at random.
+
 // absence makes a device of 1000 bytes after a restart: one client holds all of it, and another has not yet asked again for half of it.
 type absence struct {
 	*world

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// A request for memory gets idle credit of other clients before it is refused, but no reserved memory. A refusal names the limit, what is
+// left there, and the holders. limits_test.go changes limits, and queue_test.go lets requests wait.
+
 func TestIdleCreditIsRecalledBeforeARefusal(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	rich, poor, asker := w.client(0, 0), w.client(0, 0), w.client(0, 0)

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// These benchmarks measure two times when all numbers are at their bounds: how long a call holds the daemon's lock, and how long the search
+// for a deadlock runs without it. docs/decisions/admission.md has measured figures.
+
 // ownPart measures how long this thread runs do.
 func ownPart(b *testing.B, do func()) time.Duration {
 	began := ownTime(b)

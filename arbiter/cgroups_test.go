@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// A limit that root sets for a cgroup holds for all processes in it and below it, together with the limits of outer cgroups.
+// invariants_test.go sets random limits of cgroups, and accounting/cgroup_test.go compares paths.
+
 // runsIn opens a process of a user in a cgroup.
 func (w *world) runsIn(cgroup string, uid uint32) *client {
 	p := w.process(uid, "train")

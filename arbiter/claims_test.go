@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// A job that may run on any device gets one without holders if there is one. A job uses no device but its own, and keeps its claims over a
+// restart. holders_test.go tests how claims are shown, and slots_test.go slots without claims.
+
 // claim asks to claim a device.
 func (w *world) claim(r arbiter.JobRequest) (arbiter.JobInfo, error) {
 	if r.Process.PID == 0 {

@@ -12,6 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// Memory that a device reports for a process, and that neither grants, contexts, rounding nor imports explain, is charged to that process
+// alone. The expected figures are added up by hand. reading/process_test.go tests one process without an arbiter, and headroom_test.go room
+// for contexts.
+
 // telling returns a client whose library reports its blocks.
 func (w *world) telling(told reading.ClientReport) *client {
 	c := w.client(0, 0)

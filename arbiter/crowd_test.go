@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// With hundreds of clients or waiting requests, changes of limits and frees take effect as with a few, and long searches for a deadlock
+// neither miss one nor delay other calls. deadlock_test.go has deadlocks of few clients.
+
 // TestWaitingRequestFollowsItsJob: a waiting request is decided when another process of its job changes what the job has. The process gives
 // back part of the job's reservation, or its use leaves no room in the job's budget.
 func TestWaitingRequestFollowsItsJob(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
+// If jobs wait in a cycle for memory that they hold, the youngest request of the deadlock is refused, so that the others can be served.
+// crowd_test.go has deadlocks of many clients, and queue_deadlock_test.go the search of the reference.
+
 // threaded sets how many threads of a client make calls.
 func (c *client) threaded(n int) *client {
 	c.w.arb.Threads(c.w.now, c.session, n)

@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// Users see devices in the order of their indices. restore_test.go, observe_test.go and queue_restart_test.go test devices that are lost
+// and come back.
+
 // TestDevicesInOrder: snapshots list devices by index, in whatever order they were added.
 func TestDevicesInOrder(t *testing.T) {
 	a := arbiter.New(rules.DefaultPolicy())

@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file has no test. It gives package arbiter_test shorter calls of the arbiter: readings in one step, limits by kind of owner, sorted
+// snapshots, and all work that is due. fake_test.go has the clients.
+
 // Observe applies a reading of a device, without a record of what leases used just before.
 func (a *Arbiter) Observe(now time.Time, u Usage) {
 	if d := a.device(u.Device); d != nil {

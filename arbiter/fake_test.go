@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file has no test. It has the world of most tests of the package: an arbiter with devices, and clients that allocate and free in fake
+// credit words as the library does on its page. A fake word fails the test if the arbiter's sum differs from its calls.
+
 const (
 	kib accounting.Bytes = 1 << 10
 	mib accounting.Bytes = 1 << 20

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// A job can use its reserved memory to the last byte, because room for one context is reserved beside it. The expected figures are added up
+// by hand. cost_test.go and slots_test.go test contexts of jobs without a reservation.
+
 // costly returns a policy under which a context has a known cost.
 func costly(context accounting.Bytes) rules.Policy {
 	p := waiting()

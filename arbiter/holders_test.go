@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// Snapshots and messages say who holds a device or a budget: by use, reservation, claim, slot or exclusive use. alloc_test.go tests the
+// users in messages, and wording/names_test.go the spelling.
+
 // TestReservedExcludesIdleCredit: idle credit and used bytes do not count as a reservation. A reservation in use still does.
 func TestReservedExcludesIdleCredit(t *testing.T) {
 	w := newWorld(t, rules.DefaultPolicy(), 8*gib)

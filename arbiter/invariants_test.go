@@ -15,6 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// Random clients never get more than the limits allow, no client is charged for another, and nothing is left when all have ended. Each
+// client counts for itself what it uses, and these counts are the expected values. model_test.go has the clients, and accounting/doc.go the
+// invariants I1 and I2.
+
 // TestInvariants drives many clients at random: allocations by both paths, frees, ends of processes, limits, readings and invalid credit
 // words. There are two devices, jobs, and a budget that one user shares. It checks I1 to I4 after every step, and at the end that no lease
 // holds anything.

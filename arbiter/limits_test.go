@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// A changed limit is in force when the call returns, also if more is held than it allows, and only users with the right may change it.
+// policy_test.go changes limits of many jobs, and rules/job_test.go tests which of several limits counts.
+
 func TestLoweredBelowWhatIsHeld(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 8*gib)
 	x := w.client(0, 0)

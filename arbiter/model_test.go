@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// This file has no test. It has the clients of invariants_test.go, which act at random and count for themselves what they use, and the
+// check of a refusal against these counts. queue_model_test.go has another model, that of the queue.
+
 // modelLease is the model of one client's lease: what it really uses, by its own count.
 type modelLease struct {
 	*client

@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// Readings of a device show memory beside the grants: contexts, processes without a lease, and processes that have ended. The device can
+// grant less by that memory until it is free again. cost_test.go tests what is charged to a process, and restore_test.go has more of
+// restarts.
+
 // see applies a reading of device 0, a second later.
 func (w *world) see(processes ...arbiter.ProcessUsage) figures.DeviceState {
 	w.now = w.now.Add(time.Second)

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// A new limit of a user holds for each of many jobs and processes when the call that sets it returns. limits_test.go has the cases with few
+// clients, and the reload of a configuration.
+
 // TestLimitsOfManyJobs: when the call that sets a user's limit returns, the limit is in force for all jobs of the user and for all
 // processes of a job.
 func TestLimitsOfManyJobs(t *testing.T) {

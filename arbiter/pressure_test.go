@@ -11,6 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// The pressure of a device, a job and a user counts the time during which requests wait for bytes there. Each schedule says itself which of
+// its times count. This file also tests counts of requests. pressure_model_test.go compares random steps, and pressure/pressure_test.go
+// tests the averages.
+
 // scene is a device of 1000 bytes, a policy under which all jobs wait, and two programs of bob on the device.
 type scene struct {
 	*world

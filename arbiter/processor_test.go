@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// Any program may use the processor as a device, but its job takes a slot or a reservation there at the start only if it names the
+// processor, and never a claim. claims_test.go and headroom_test.go test jobs on GPUs.
+
 // withProcessor makes a world of GPUs of 1 GiB each, followed by the processor with 64 GiB.
 func withProcessor(t *testing.T, p rules.Policy, gpus int) *world {
 	t.Helper()

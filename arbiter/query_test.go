@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// A program that asks how much memory is free gets the number of bytes that it can allocate. The expected value comes from a second, equal
+// state, in which the program allocates that much and one byte more. alloc_test.go tests the answers to allocations.
+
 // free returns what a query shows as free.
 func (c *client) freeBytes(device int) accounting.Bytes {
 	c.w.t.Helper()

@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// Under random requests of random clients, the arbiter serves and refuses waiting requests exactly as the documentation says. The expected
+// decisions come from the reference in queue_model_test.go. queue_restart_test.go adds restarts, and queue_test.go has cases by hand.
+
 // drive runs random clients against an arbiter and against the reference of its queue. Both must make the same decisions, so that no
 // request is served out of order and no wake-up is lost.
 type drive struct {

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// If the reply to a grant cannot be delivered, the daemon takes the grant back, and the client and the device are as before the request.
+// recount_test.go tests what a client reports when it resumes.
+
 // TestReceipts: a receipt takes back exactly what its request was granted, at once or after a wait. Earlier holdings of the lease stay, and
 // the slot goes only with the last object.
 func TestReceipts(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// A client that resumes its session reports what it uses. The ledger follows as far as asking would have been granted, or as far as a
+// reading of the device agrees. receipt_test.go tests grants whose reply was lost, and queue_restart_test.go random reports.
+
 func TestRecount(t *testing.T) {
 	for _, c := range []struct {
 		name         string

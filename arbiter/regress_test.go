@@ -9,7 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file has regression tests for mistakes that the model once found.
+// This file has regression tests: each repeats, in few steps, a mistake of the arbiter that random steps against the reference
+// (queue_drive_test.go) or a model (invariants_test.go) once found.
 
 // TestServedNewcomerCountsAsHolder: a newcomer that is served counts as a holder at once, within the same pass over the
 // queue.

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// Sessions that wait for their start, that an earlier daemon had, or whose device is lost, hold only what they were granted, and leave
+// nothing behind. TestRestore in observe_test.go tests the restored figures, and queue_restart_test.go restarts at random.
+
 // TestWaitingSessionHasNoLease: no call gives a lease to a session that waits for its memory.min. Nothing of the session is left, however
 // it leaves the queue.
 func TestWaitingSessionHasNoLease(t *testing.T) {

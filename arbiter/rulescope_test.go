@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// All processes that a rule matches share one budget if the rule says so, and keep it when the configuration changes or the daemon
+// restarts. limits_test.go tests budgets of users, and rules/policy_test.go how a rule is found again.
+
 // students returns a policy in which a group shares a quarter of each device.
 func students(first ...rules.Rule) rules.Policy {
 	p := exact(unlimited())

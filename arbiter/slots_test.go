@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// At most slots.max jobs, processes or threads have objects on a device at a time; each returns its slot with its last object. This file
+// also tests the memory reserved for contexts. permit/permit_test.go tests permits alone, and threads_test.go bounds of threads.
+
 // capped is a policy with a slots.max on each device.
 func capped(slots int, scope rules.Scope) rules.Policy {
 	p := exact(unlimited())

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// A client gets no stream beyond its streams.max, whether the arbiter counts them or has delegated the count to the client's page. A random
+// test compares with counts of its own. shim/creditwords_test.go tests the delegated count in memory.
+
 // withStreams returns a policy with a streams.max.
 func withStreams(most int) rules.Policy {
 	p := exact(unlimited())

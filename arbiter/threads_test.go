@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// A client cannot exhaust the daemon: its threads and waiting requests, and those of its user, are bounded, and a refusal names the bound.
+// threads/threads_test.go tests the set of threads alone.
+
 // TestThreadsAreBounded: a client chooses the numbers of its threads, and only MaxThreads of them are tracked. The next thread is refused
 // with its number, and takes nothing from other clients.
 func TestThreadsAreBounded(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
+// Slots, claims and exclusive use of a device exclude each other as the rules say. The expected values are cases by hand, and a list on
+// which every permit is counted. slots_test.go of package arbiter tests which requests need a permit.
+
 type (
 	key  = permit.Key[int, int]
 	sets = permit.Sets[int, int, key]

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// Totals and averages of waiting time are those of the kernel's pressure files. The expected values are added up by hand, or come from a
+// model that counts each millisecond and uses the kernel's formula. arbiter/pressure_test.go tests which requests count.
+
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // at returns the time ms milliseconds after the beginning.

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 )
 
+// Memory that a device reports for a process counts beside its grants if two readings agree, and as unexplained usage if contexts, rounding
+// and imports do not explain it. The expected figures are computed by hand. arbiter/cost_test.go tests the charge.
+
 const mib accounting.Bytes = 1 << 20
 
 // figure is one reading of a process: the bytes that the device reports, and those that the process uses by its own count.

@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// Of several limits for one job (a rule's, a flag's, a program's, a user's, root's) the last allowed one is in force, and users see its
+// source. limits_test.go of package arbiter tests the effect on clients.
+
 const (
 	owner   = 1000
 	program = "GPUARB_MEMORY, in the program's environment"

@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// A rule matches processes by user, group, program, command, cgroup, unit and container, each with a shell pattern. internal/config tests
+// how the patterns are written in a file.
+
 func TestGlob(t *testing.T) {
 	for _, c := range []struct {
 		pattern, text string

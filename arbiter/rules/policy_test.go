@@ -2,6 +2,9 @@ package rules
 
 import "testing"
 
+// Each rule has a number of its own, by which messages between programs and the daemon name it, also if the hashes of two names are equal.
+// arbiter/rulescope_test.go tests the budget over changes of the configuration.
+
 // TestRulesOfOneHash: two rules whose names have the same hash get different numbers, and the same numbers each time.
 func TestRulesOfOneHash(t *testing.T) {
 	const one, other = "8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"

@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/threads"
 )
 
+// A set counts which threads of a process have objects or memory, and forgets a thread with the last of them. arbiter/threads_test.go tests
+// how many threads a client may have.
+
 // with returns a set of threads that have made the given numbers of streams.
 func with(streams ...int) *threads.Set {
 	s := &threads.Set{}

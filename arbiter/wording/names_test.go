@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
+// Messages name users, jobs, programs and times in one form each, with bounded length and without control characters. alloc_test.go,
+// holders_test.go and queue_test.go of package arbiter test whole messages.
+
 // TestNames: names of users and programs are shown safely, whatever characters they have.
 func TestNames(t *testing.T) {
 	long, now := strings.Repeat("ä", 100), time.Unix(1_700_000_000, 0)
