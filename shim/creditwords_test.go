@@ -15,6 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// The daemon changes credit words and stream counts on a page that its client changes at the same
+// time. Nothing is lost or counted twice, and a hostile client cannot delay the daemon.
+// arbiter/fake_test.go has the fake word of the arbiter's tests, and package ipc tests the page.
+
 var _ arbiter.CreditWord = (*Lease)(nil)
 
 // bench is a lease on a real page.

@@ -12,6 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// A program starts with the library, in its job, and sees only the devices of the job; its other
+// variables stay. The library and the probe are searched in fixed folders, and a message names what
+// was tried. vulkan_test.go tests the variables of Vulkan.
+
 func TestLaunchEnviron(t *testing.T) {
 	launch := Launch{Library: "/l/libgpuarb.so", Socket: "/s", Job: ipc.Token{0x0a, 15: 0xf0}}
 	const (

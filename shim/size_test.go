@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// A size that goes through a message or a record and back is the same size, also if it is a share
+// or "max". accounting/size_test.go tests sizes as users write them.
+
 func TestWireSize(t *testing.T) {
 	for _, c := range []struct {
 		size  accounting.Size

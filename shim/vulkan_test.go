@@ -11,6 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+// A Vulkan program finds the library as a layer, installed or not, and layers that the user has set
+// stay. launch_test.go tests all other variables.
+
 // manifest writes a manifest for the Vulkan loader into a folder.
 func manifest(t *testing.T, folder string) {
 	t.Helper()
