@@ -16,6 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A configuration has the values that its files set, in any spelling that TOML allows, and prints
+// as a file that reads back to equal values. mistake_test.go tests refused files, warnings_test.go
+// accepted files that are probably wrong.
+
 // unexported leaves out the private fields of a policy, which hold live changes and not the
 // configuration.
 var unexported = cmpopts.IgnoreUnexported(rules.Policy{})

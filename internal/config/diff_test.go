@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// Two configurations differ by the keys that a user changed, by rule and device, and by the order
+// of rules, but not by spelling. `gpuarb config diff` prints these differences.
+
 // written returns the configuration of a file with that text.
 func written(t *testing.T, text string) string {
 	t.Helper()

@@ -8,6 +8,10 @@ import (
 	"testing"
 )
 
+// docs/admin/configuration.md describes each key of the configuration, with the type and default
+// that are in force. Expected values come from the tables of that page. config_test.go tests the
+// keys themselves.
+
 // entry is a row of a table of keys in docs/admin/configuration.md, from which the manual page
 // gpuarb.toml(5) is made.
 type entry struct {

@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// No text of a configuration file breaks the reader, whatever it contains. mistake_test.go has the
+// messages for known mistakes.
+
 // FuzzParse checks that a file is accepted, or has mistakes of one line each at lines of the file.
 // A configuration that was accepted is written and read back unchanged.
 func FuzzParse(f *testing.F) {

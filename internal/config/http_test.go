@@ -7,6 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// This file tests the sections [http] and [privacy]: which addresses and names of hosts are
+// accepted, and the message for each mistake. mistake_test.go tests the other sections.
+
 func TestHTTPAndPrivacy(t *testing.T) {
 	config := parse(t, "schema_version = 1\n[http]\nlisten = \"unix:/run/gpuarb/http\"\nhosts = [\"GPU.example.org\", \"10.0.0.5\", \"fd00::5\"]\n[privacy]\ncommands = \"own\"\n")
 	want := HTTP{Listen: "unix:/run/gpuarb/http", Hosts: []string{"gpu.example.org", "10.0.0.5", "fd00::5"}}

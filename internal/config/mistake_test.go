@@ -7,6 +7,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Each mistake in a configuration file gets one line with the file, the line, the key, and what is
+// allowed. http_test.go has the mistakes in [http], and config_test.go those of files that cannot
+// be read.
+
 // TestMistakes checks that each file below has exactly the mistakes that are listed.
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{

@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// A misspelt key or word gets a suggestion if few letters differ from a known one, and none
+// otherwise. mistake_test.go tests the messages with suggestions.
+
 func TestNear(t *testing.T) {
 	keys := []string{"match.user", "match.unit", "memory.max", "memory.min", "scope", "streams.max"}
 	for word, want := range map[string][]string{

@@ -11,6 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// Settings that are allowed, but probably wrong on this machine, get a warning: unknown users and
+// devices, rules that are never used, forgotten units. mistake_test.go tests settings that are
+// refused.
+
 // TestWarnings checks the warnings about allowed but wrong settings, on a machine with two cards,
 // the users ann and bob, and the group students.
 func TestWarnings(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
+// An event is one line of JSON of bounded length, whatever names it contains, and reads back to the
+// same event. log_test.go tests which lines are kept.
+
 // TestLine checks that an event is one line of bounded length, also with long names, and can be
 // read back.
 func TestLine(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
+// The history keeps each line at its offset until newer lines displace it, and says how much was
+// dropped. An owner with many lines displaces only its own. event_test.go tests the lines.
+
 var now = time.Date(2026, 11, 25, 12, 0, 0, 123456789, time.UTC)
 
 // text returns a line of a size that names its owner.

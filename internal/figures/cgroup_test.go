@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// The figures of a cgroup include the programs in the cgroups below it, but its list of processes
+// has only its own. gpufs/cgroups_test.go tests the files that show them.
+
 // TestCgroupState checks that a cgroup includes what runs below it, but lists only its own
 // processes.
 func TestCgroupState(t *testing.T) {

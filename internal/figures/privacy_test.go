@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// With commands = "own", a user sees the arguments of the user's own programs only, and of all
+// others the program's name. internal/config/http_test.go tests the setting.
+
 // TestWithOwnCommands fills every command line of a snapshot, so that it also finds a new field
 // that is not hidden.
 func TestWithOwnCommands(t *testing.T) {

@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// The oldest process with a variable in its environment is found, even while it executes a program, and a process
+// that blocks the reading cannot prevent it. facts_test.go tests facts about known processes.
+
 // startWith starts a program with only this environment, which lives until the test ends.
 func startWith(t *testing.T, env ...string) int {
 	t.Helper()

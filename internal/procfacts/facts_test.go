@@ -17,6 +17,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// The facts about a process come from the kernel and belong to that process alone, never to a later one with its PID.
+// A process that blocks the reading delays no caller for long. The tests start real processes; parse_test.go tests
+// texts of the kernel.
+
 func TestFacts(t *testing.T) {
 	r := NewReader()
 	hostile := "sleep\nroot 1 \xff"

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// A process counts as having a library mapped, also after an upgrade has replaced the file. facts_test.go tests
+// whether a process has its lease page mapped.
+
 // TestHasMappedAfterAnUpgrade checks that a mapped file is found after its name was deleted or given to another file.
 func TestHasMappedAfterAnUpgrade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libmapped.so")

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// The name of the processor and the size of the memory are read from texts of the kernel, and are empty if the kernel
+// does not give them. root_test.go tests facts about processes and mounts.
+
 func TestMachine(t *testing.T) {
 	for _, c := range []struct {
 		name      string

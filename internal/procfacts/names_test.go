@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// Names of users and groups are found within a bounded time, even if the user database is slow or does not answer,
+// and are kept for a while. A fake database stands for the machine's. facts_test.go asks the real one.
+
 // fakeNames is a user database that answers when the test allows it.
 type fakeNames struct {
 	mu    sync.Mutex

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// Texts below /proc are parsed as the kernel writes them, and texts that the kernel cannot have written are refused.
+// root_test.go parses stat and mountinfo, and facts_test.go reads real processes.
+
 const statusText = "Name:\tev\\nUid: 0 0 0 0\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4711\nPid:\t4712\n" +
 	"Uid:\t1000\t1001\t1002\t1003\nGid:\t100\t101\t102\t103\nGroups:\t4 24 4294967294 \nNStgid:\t4711\t18\t2\nNSpid:\t4711\t17\t1\nSeccomp:\t0\n"
 

@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// Facts that the kernel keeps itself (stat, status, mounts) are read correctly, whatever name a process gives itself.
+// The tests use folders in the form of /proc, and their own process. parse_test.go tests the other texts.
+
 // root returns a machine with these files.
 func root(t *testing.T, files map[string]string) Root {
 	t.Helper()

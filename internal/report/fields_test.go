@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// The files of a process, job or device have the values of the snapshot, one per file, also if a
+// value is unknown or several leases add up. gpufs tests the files, and report_test.go the tables.
+
 func valuesOf[T any](t *testing.T, fields []Field[T], of T) map[string]string {
 	t.Helper()
 	got := map[string]string{}

@@ -21,6 +21,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// Tables and JSON show a snapshot in a fixed form that scripts can rely on, and no name can forge a
+// row or exceed the terminal. The golden files in testdata have the expected tables; go test
+// -update writes them. fields_test.go tests single values.
+
 var update = flag.Bool("update", false, "write the golden files anew")
 
 const gib = accounting.Bytes(1 << 30)

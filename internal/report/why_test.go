@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// `gpuarb why` says which budget limits a job and which command helps. The expected sentences are
+// written by hand. report_test.go tests the tables.
+
 // limited returns a job that uses a part of its own budget of 2 MiB. It shares a user's budget, of
 // which more is reserved.
 func limited(used accounting.Bytes) figures.Snapshot {

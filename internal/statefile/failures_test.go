@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// The next daemon learns how often the daemon has panicked, and whose request it was applying. file_test.go tests the
+// state itself.
+
 // TestFailures checks that the next daemon finds the failures and the process whose request was being applied. It
 // also checks that HasNew reports each failure once, and that an invalid file is set aside.
 func TestFailures(t *testing.T) {

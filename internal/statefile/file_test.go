@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// Records that were committed outlive the daemon, and a change that a crash interrupted is finished or withdrawn as a
+// whole. setaside_test.go tests files that cannot be used, and fuzz_test.go damaged ones.
+
 func open(t *testing.T, path string) (*File, bool) {
 	t.Helper()
 	f, fresh, err := Open(path)

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 )
 
+// No damage of the state file breaks the daemon that opens it. setaside_test.go tests which files are refused.
+
 // FuzzOpen checks that a damaged file is opened or refused. Readings of an opened file stay inside its tables, and it
 // can be written.
 func FuzzOpen(f *testing.F) {

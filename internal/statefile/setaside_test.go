@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// A state file that this daemon cannot use, or must not trust, is renamed and kept, and the daemon starts with an
+// empty one. file_test.go tests files that are used.
+
 // saved returns the bytes of a state file with one session.
 func saved(t *testing.T) []byte {
 	t.Helper()

@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// The record of a job says on which devices the job has a slot, in words that earlier daemons ignore. file_test.go
+// tests records in general.
+
 // TestSlotDevices checks that a record returns the devices that were written into it, also devices that the job was
 // not given. It checks too that an empty set differs from no set: without a set the next daemon goes by its own limits.
 func TestSlotDevices(t *testing.T) {

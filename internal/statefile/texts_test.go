@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// The command and the name of a job share one field of its record, in which earlier daemons see only the command.
+// file_test.go tests records in general.
+
 // TestTwoTextsInOneField checks two texts in one field. A daemon that knows only one text reads the first.
 func TestTwoTextsInOneField(t *testing.T) {
 	for n := range 2 * textSize {
