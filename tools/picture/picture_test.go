@@ -10,6 +10,9 @@ import (
 	"testing"
 )
 
+// The pictures in docs/pictures are up to date with the golden files of `gpuarb top`, and a drawn
+// screen has the colours and shapes of its text. cmd/gpuarb/top tests the golden files.
+
 // TestPictures checks that each picture in docs/pictures is what `make pictures` makes of its
 // golden file, that it is well-formed, and that a page shows it.
 func TestPictures(t *testing.T) {

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// The measured size of a checkout counts lines of code by folder, without blank lines, comments,
+// tests and generated files. The expected numbers are counted by hand.
+
 // TestLinesOfCode checks the number of lines that are neither blank nor comments.
 func TestLinesOfCode(t *testing.T) {
 	for _, c := range []struct {

@@ -6,6 +6,10 @@ import (
 	"testing"
 )
 
+// The summary of a test run shows each failure and skip with its output, and a run succeeds only if
+// something passed and nothing failed or was skipped. The input is written by hand in the form of
+// go test -json.
+
 func TestSummary(t *testing.T) {
 	const (
 		passA    = `{"Action":"pass","Package":"p","Test":"TestA"}` + "\n"
