@@ -6,6 +6,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that the charge and the host-memory count stay right when a stream or a context ends, also
+// when the call that ends it fails at first. pool_test.go and host_test.go have the same memory while its
+// stream and context live.
+
 // TestAgainAStream: a stream ends with a pending free, and a new stream gets its handle. The
 // freed memory does not become available to the new stream before the free has executed.
 func TestAgainAStream(t *testing.T) {

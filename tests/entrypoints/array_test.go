@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows what CUDA arrays and mipmapped arrays are charged with. The expected bytes are computed here
+// from the sizes, the format and the levels of each descriptor. foreign_array_test.go has arrays over imported
+// memory, and module_test.go has memory that only an array still keeps.
+
 // Values of CUarray_format, and flags of a descriptor.
 const (
 	u8      = 0x01

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows what the synchronous allocations at an address are charged with: plain, pitched and managed
+// memory. pool_test.go has allocations in stream order, and array_test.go has arrays.
+
 // blocks are the calls that allocate memory at an address, with the bytes of each: the requested
 // bytes, or rows of 512 bytes. %s stands for the name.
 var blocks = []struct {

@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows how contexts and streams are counted, whichever call makes, attaches, pushes or ends them,
+// and that the memory of a context is requested before the context exists. primary_test.go has threads that
+// share the primary context.
+
 // objects compares a process's numbers of contexts and streams with the driver's
 // count and the daemon's.
 func objects(t *testing.T, m *rig.Machine, pid, device, contexts, streams int) {

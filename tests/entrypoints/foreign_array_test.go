@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that arrays over memory of another API are not charged, and that a free behind a semaphore of
+// another API stays pending. foreign_test.go has the other imports of memory.
+
 // TestForeignArrays: a mipmapped array over memory that another API exported is not charged to any process. This holds
 // when it is made, refused, destroyed, or ends with its context.
 func TestForeignArrays(t *testing.T) {

@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that a block of an exported memory pool is charged to the owner of the pool alone, and what
+// happens to imported memory of any kind after its owner has freed it or died. foreign_test.go has the ways to
+// share memory without a pool.
+
 // shared makes an exportable pool with one block, and hands both to
 // another program, as "pool" and "p". It returns the export data of the block, for further imports.
 func shared(owner, other *rig.Program, block string) (data string) {

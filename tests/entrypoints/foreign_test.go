@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that memory shared by a handle, by CUDA IPC or by another API is charged once, to its owner.
+// foreign_pool_test.go has shared pools, and import_test.go shows that unexplained usage leaves imports out.
+
 // between runs a test with an owner of memory and another program, once for each way in which the other
 // program finds the driver's functions.
 func between(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, owner, other *rig.Program)) {

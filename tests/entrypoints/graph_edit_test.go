@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows what is charged when an executable graph is updated, copied, or launched beside the capture
+// of another stream. graph_test.go has graphs that do not change.
+
 const (
 	errNotSupported = "err 801"
 	errUpdateFailed = "err 910"

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that the memory of a graph is charged at its launch or upload, and stays charged in the
+// device's graph pool until the pool is trimmed. graph_edit_test.go has updates and copies of graphs.
+
 // graphs are the ways to build a graph, named "graph", that allocates memory at a, and optionally
 // frees it.
 var graphs = []struct {

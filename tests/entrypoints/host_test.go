@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that page-locked host memory is counted to the byte under the cap of GPUARB_HOST and
+// host.max, and never charged to a device. again_test.go has contexts that fail to end while they have such
+// memory.
+
 // hostRest checks that exactly limit-held bytes of host memory are left under the cap, to the byte.
 func hostRest(t *testing.T, m *rig.Machine, p *rig.Program, limit, held uint64) {
 	t.Helper()

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that bytes which a program imported from another process are left out of its unexplained
+// usage. module_test.go has unexplained usage itself, and foreign_test.go the charge of shared memory.
+
 // imports are the ways to import 100 MiB of another process's memory, and to end the import. Some import
 // several times, if that gives the same address again.
 var imports = map[string]struct {

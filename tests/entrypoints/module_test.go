@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that memory which no allocation names (modules, heaps, stacks, memory that an object still
+// keeps) is charged to the program that has it. Most of it is found in the device's readings, so the expected
+// bytes are exact except for a rounding that each test states.
+
 const gib = 1024 * mib
 
 // beside returns the bytes in use on a device, less the programs' allocations and less the given number of contexts.

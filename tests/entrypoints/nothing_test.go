@@ -6,6 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that allocations of zero bytes, and frees of their null address, change no charge.
+
 // TestNothing: the driver answers a request for zero bytes with a null address. The request is not charged, and freeing the address returns no bytes.
 func TestNothing(t *testing.T) {
 	const limit = 8 * mib

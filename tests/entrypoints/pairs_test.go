@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file bounds the driver calls that the library adds to a pair of an allocation and a free in stream
+// order, by the count of the simulated driver. pool_growth_test.go counts them beside many pending frees.
+
 // beyond returns how many calls of the driver the commands cause in addition to
 // the `own` calls that the program itself makes.
 func beyond(m *rig.Machine, p *rig.Program, own int, commands ...string) int {

@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that memory located in a part of a device (a locality domain, CUDA 13.4) is charged to that
+// device. places_test.go has memory that several devices use.
+
 // Values of CUmemLocationType.
 const (
 	domain  = 6 // a locality domain, which is a part of a device; drivers from 13.4 on

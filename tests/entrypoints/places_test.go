@@ -9,6 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that memory stays charged to the device on which it was allocated when its pages move, when
+// another device gets access, or when another device's context is current. place_test.go has locations inside
+// of a device.
+
 // places are the calls that move the pages of managed memory, or advise where they should be: the
 // other device, the host, and back. Calls that exist before CUDA 13.0 come first.
 var places = []string{

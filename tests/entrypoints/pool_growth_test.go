@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows what happens when a pool must grow by more than a request: the budget holds except for one
+// granule, and neither captures nor waiting programs are disturbed. pool_test.go has the pools themselves.
+
 // fragmented makes a machine whose pools grow by 2 MiB and never join pieces of two
 // chunks, with a program on it; limit 0: without a budget of its own.
 func fragmented(t *testing.T, o rig.Options, limit uint64) (*rig.Machine, *rig.Program) {

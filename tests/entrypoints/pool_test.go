@@ -7,6 +7,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that allocations in stream order are charged to the byte, and that memory which a pool keeps
+// stays charged to its program until the pool releases it. It compares the ledger with the bytes that the
+// simulated driver has in use. pool_growth_test.go and foreign_pool_test.go have the rest of pools.
+
 // everyWayExactly runs everyWay on a machine whose contexts take no memory. So the driver's used
 // memory is what the program holds plus what its pools keep.
 func everyWayExactly(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {

@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file shows how threads share the request for the primary context, and that the library notices each end
+// of that context. context_test.go has all other ways to make a context.
+
 // roomFor makes a machine with a program without a context. Beside a neighbour program there is memory for
 // the given number of contexts.
 func roomFor(t *testing.T, way string, contexts uint64) (*rig.Machine, *rig.Program) {

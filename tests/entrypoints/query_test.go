@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows what a program under a budget sees when it asks CUDA or NVML for memory, processes and
+// utilization: its own budget and the processes that share it.
+
 // tells checks the memory figures of the first device in every API that reports them.
 func tells(t *testing.T, p *rig.Program, free, total uint64) {
 	t.Helper()

@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that arrays and memory with handles stay charged when a new daemon takes over. pool_test.go
+// and host_test.go show the same for pooled memory and for host memory.
+
 // TestHandlesAfterADaemonDied: the next daemon counts memory with handles as well, even if it finds no state of the last
 // daemon.
 func TestHandlesAfterADaemonDied(t *testing.T) {

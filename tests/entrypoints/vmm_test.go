@@ -7,6 +7,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that physical memory of cuMemCreate is charged from its creation until its last handle and
+// its last mapping are gone. foreign_test.go has such memory in two processes, and host_test.go has such memory
+// on the host.
+
 const mib = 1 << 20
 
 // TestVMMIsCharged: created physical memory is charged; addresses and mappings are not.
