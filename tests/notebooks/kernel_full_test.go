@@ -18,6 +18,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs the kernel and the hub's line of docs/admin/notebooks.md as they stand on the page.
+// testdata/notebook.py, server.py and hub.py act as the user, and print what the notebook gets: their output is
+// the comparison.
+
 // notebook returns a machine with the kernel of docs/admin/notebooks.md, and an environment in which a notebook server finds that kernel.
 func notebook(t *testing.T) (m *rig.Machine, env []string) {
 	t.Helper()

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that a CPU driver which is configured by `also` to count on a GPU shares the GPU's lease,
+// budget, slots and size. old_test.go has CUDA and OpenCL in one process without such a setting.
+
 // also puts PoCL on the first of two simulated GPUs.
 const also = "schema_version = 1\n[[device]]\nmatch.index = 0\nalso = [\"pocl\", \"llvmpipe\"]\n"
 

@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs ffmpeg with an OpenCL filter: it must print the frames' checksums that it prints without the
+// library, or fail by its own message. programs_test.go and programs_full_test.go have the other programs of
+// users.
+
 // blur returns ffmpeg's arguments to blur a number of frames with OpenCL and print their checksums.
 func blur(frames int) []string {
 	return []string{"ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=640x480:r=25", "-frames:v", fmt.Sprint(frames), "-init_hw_device", "opencl=gpu:0.0",

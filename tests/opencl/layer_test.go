@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that the library counts as a layer of OpenCL's loader (OPENCL_LAYERS) what it counts as a
+// preload, and counts nothing twice as both. opencl_test.go has the preload alone.
+
 // TestLayer: as a layer of OpenCL's loader the library counts calls that miss the wrappers. A call
 // that passes both the wrapper and the layer counts once.
 func TestLayer(t *testing.T) {

@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs programs on an OpenCL 1.2 driver that has the simulated GPUs and by default does not report
+// the end of a context: contexts, buffers, and CUDA in the same process. several_test.go uses the driver for
+// commands on two devices.
+
 // onOld starts clprog on OpenCL 1.2 (tests/programs/oldopencl.c), on the machine's GPUs.
 func onOld(m *rig.Machine, environ ...string) *rig.Program {
 	m.T.Helper()

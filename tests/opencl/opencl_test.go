@@ -9,6 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows what OpenCL objects are charged with on PoCL, what a program under a budget sees, and that a
+// new daemon learns of all objects. Expected values are the sizes in the commands of clprog
+// (tests/programs/clprog.c).
+
 // processor sets the UUID under which the library counts the CPU: "gpuarb:processor".
 const processor = "SIMCUDA_UUID=67707561-7262-3a70-726f-636573736f72"
 

@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs clpeak and darktable, which compile their kernels for minutes, for the full tests only. Their
+// output or picture must equal that without the library. ffmpeg_test.go and programs_test.go have the programs
+// of every run.
+
 // long is the time limit for programs that compile their kernels first.
 const long = 9 * time.Minute
 

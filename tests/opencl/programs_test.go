@@ -12,6 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs pyopencl, clinfo and two copies of OpenCL's loader under the library, and programs without a
+// daemon or with a device that the daemon does not have. clinfo's answers are compared with those that it
+// prints without the library.
+
 // TestPython: pyopencl computes right results, and raises its own MemoryError for a buffer that exceeds the budget.
 func TestPython(t *testing.T) {
 	t.Parallel()

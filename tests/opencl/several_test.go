@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows which device is charged when a context has two devices, and that commands change no charge.
+// It uses the OpenCL 1.2 driver of old_test.go.
+
 // usesEach checks the bytes that the daemon reports for a program on each of two devices.
 func usesEach(m *rig.Machine, p *rig.Program, first, second uint64) {
 	m.T.Helper()

@@ -4,6 +4,8 @@ package preloads
 
 import "testing"
 
+// This file runs all combinations of beside_test.go, for the full tests only.
+
 // TestFullSanitizers runs every sanitizer of both compilers, and both ways to find the driver.
 func TestFullSanitizers(t *testing.T) {
 	for _, b := range builds {

@@ -9,6 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file compares what programs print and how they end with the shim and without it, when a sanitizer, an
+// allocator or a tool works in the same process. programs_test.go has the builds and the companions;
+// beside_full_test.go runs all of them.
+
 // short are the combinations that `make test` runs: those that crashed once, and one of
 // each kind. TestFull… runs all.
 var (

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has no test. It builds the programs with each sanitizer, and lists the libraries and tools that
+// beside_test.go and beside_full_test.go put beside the shim.
+
 // build is a way to compile the programs.
 type build struct {
 	name  string

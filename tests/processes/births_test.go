@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that programs which fork, spawn, exec or daemonize are charged for their own memory only, and
+// whose memory it is when a parent dies before its child. threads_test.go has the ways to end.
+
 // TestFork: a program forks while its threads are in driver calls. Its children do not hang, and change no count
 // of their parent.
 func TestFork(t *testing.T) {

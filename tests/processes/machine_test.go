@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has no test. It runs a story of tests/programs/processes.h with and without the shim, and compares
+// the ledger with the simulated driver's count wherever the story stops.
+
 // machine returns a machine whose driver counts only what programs request.
 func machine(t *testing.T, sim ...string) *rig.Machine {
 	t.Helper()

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that a program stays within its budget if it has no free address space or no daemon: the
+// library cannot keep a record, and must refuse. threads_test.go has daemons that stop and continue.
+
 const budget = 64 << 20
 
 // TestNoRoom: a process without free address space is still held to its budget, whether the lack begins before its

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that calls return and counts stay right when threads or the process end, when signals arrive,
+// and when the daemon is stopped for a while. births_test.go has processes that make other processes.
+
 // TestThreadsDie: memory of dead threads belongs to their process, which can free it.
 func TestThreadsDie(t *testing.T) {
 	t.Parallel()

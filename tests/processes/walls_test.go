@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that a program which gives up rights, descriptors or its view of the system keeps its results
+// and its counts, and what applies to it when it cannot connect to the daemon.
+
 // TestWalls: a process drops rights and resources after its first calls. Its results and its counts
 // stay the same, also for new threads that must ask the daemon afterwards.
 func TestWalls(t *testing.T) {

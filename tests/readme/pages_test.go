@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/config"
 )
 
+// This file checks that a test runs each command block of README.md and docs/, by the table played, and that
+// each configuration on a page is valid. readme_test.go runs the transcripts themselves.
+
 // block is a fenced block of a page. page is its path below docs/; the README of the project is README.md.
 type block struct{ page, kind, text string }
 

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// This file checks Machine.Env of machine.go: settings of the user who runs the tests must not change what test
+// programs print.
+
 // TestEnvLeavesTasteOut checks that the programs of a machine do not see the variables by which users set colours in their shells.
 func TestEnvLeavesTasteOut(t *testing.T) {
 	taste := []string{"NO_COLOR=1", "CLICOLOR=0", "CLICOLOR_FORCE=1", "FORCE_COLOR=1"}

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks stuck.go: a test that waits in vain must say what its processes do, and must leave none of
+// them behind.
+
 // victim is a test that may fail; said collects its messages.
 type victim struct {
 	testing.TB

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has no test. It prepares the machine on which the scripts in testdata play; eight_test.go,
+// enable_test.go, lab_test.go, notebook_test.go, script_test.go and uninstall_test.go play one script each.
+
 // play runs testdata/NAME.sh in a mount namespace of its own. The script finds gpuarb, gpuarbd, the library
 // and cudaprog-dlsym in PATH, an empty /run, and $scene, a folder that every user may read.
 // It starts its daemons itself, with the function daemon. sim are more SIMCUDA_* variables.

@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file shows when the memory of a process that dies, forks or execs returns to the simulated device, and
+// that kills at any moment leave the shared state sound. The expected bytes are the sizes that the test program
+// hold was told to take.
+
 func TestMemoryReturnsOnDeath(t *testing.T) {
 	m := newMachine(t)
 	h := m.hold("1000", "3221225472")

@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// This file shows that failures ordered by SIMCUDA_FAIL or `simcuda fail`, lost devices and other settings have
+// the effect that README.md promises. programs_test.go has the driver without faults.
+
 func TestFaults(t *testing.T) {
 	m := newMachine(t, "SIMCUDA_FAIL=cuMemAlloc_v2:3:2,cuMemAlloc*:5-6:999")
 	h := m.hold("1", "1")

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has no test. It has a simulated machine in a folder of its own, the commands of the oracle, and the
+// program hold, which takes memory and answers commands.
+
 // patience limits every wait; no result depends on it.
 var patience = bounded.Patience
 

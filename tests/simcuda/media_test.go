@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// This file runs ffmpeg and Numba unmodified on the simulated driver: their results must be as without a
+// device, or as computed in the script.
+
 // Unmodified programs work: frames that were copied to the device and back are unchanged.
 func TestFfmpeg(t *testing.T) {
 	frames := func(m *machine, filter string) string {

@@ -8,6 +8,9 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
+// This file shows that NVML, read by NVIDIA's own go-nvml, reports the devices, bytes and processes of the
+// simulated machine. TestMain runs go-nvml in a process of its own.
+
 // seen lists the facts that go-nvml reports for a device.
 type seen struct {
 	Code              nvml.Return

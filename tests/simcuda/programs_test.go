@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// This file runs the programs in test/ that check the driver from inside of one process: error codes, copies,
+// the resolver of functions, and pools. The other files of this package have tests with several processes.
+
 // Pools of chunks work with each granule, with and without remapping.
 func TestPoolsOfChunks(t *testing.T) {
 	for _, granule := range []string{"2097152", "33554432"} {

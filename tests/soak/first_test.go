@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that a program waits for the next daemon although it never had a session, if the daemon dies
+// of its first message or is away at its first call. keeper_test.go restarts the daemon.
+
 // TestDaemonDiesOfTheFirstMessage: the daemon dies of a program's first message. The program looks for the next
 // daemon, although it never had a session, and holds no memory that no daemon counts.
 func TestDaemonDiesOfTheFirstMessage(t *testing.T) {

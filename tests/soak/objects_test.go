@@ -11,6 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that streams, contexts and slots of many threads are counted once when the daemon dies
+// between its decision and its answer. The expected numbers come from the commands that the test sent.
+// faultpoints_test.go has bytes.
+
 // makers is the number of threads of one program that make objects at once.
 const makers = 12
 

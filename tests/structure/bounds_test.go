@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file holds the table of bounds in docs/threat-model.md to the constants in the code that set these
+// bounds.
+
 // bound is a row of the table of bounds in docs/threat-model.md: the number that each cell begins with. 0: the cell is
 // not compared.
 type bound struct {

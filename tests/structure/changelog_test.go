@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/version"
 )
 
+// This file checks the form and the length of the entries in CHANGELOG.md, and that the file has the version
+// that is built.
+
 // The first version is described as a whole, in at most this many words. Each later change is one bullet.
 const (
 	firstVersion     = "0.1.0"

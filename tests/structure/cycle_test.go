@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tools/filegraph"
 )
 
+// This file checks that the files of a Go package can be read in some order: no file needs a file that needs
+// the first one. shim_test.go checks this for the shim in C, and imports_test.go checks packages.
+
 // plain are the packages in which no two files may depend on each other, directly or through other files.
 var plain = []string{
 	"accounting", "arbiter", "arbiter/permit", "arbiter/pressure", "arbiter/reading", "arbiter/rules", "arbiter/threads", "arbiter/wording",

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// This file checks that every decision in docs/decisions can be found by its number and has all its parts.
+// documents_test.go checks the other pages.
+
 var entry = regexp.MustCompile(`(?m)^## ([0-9]+)\. `)
 
 // TestDecisions checks the form of the pages in docs/decisions: each entry has a number of its own and a context, a

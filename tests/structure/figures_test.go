@@ -14,6 +14,9 @@ import (
 	"testing"
 )
 
+// This file finds promises that no code keeps: figures that nothing sets, options and environment variables
+// that nothing reads, and settings of the systemd units. It compares names only.
+
 // names are the names that the Go files of some packages, without tests, assign to (or set in a
 // composite literal), and the names that they read.
 type names struct{ set, read map[string]bool }

@@ -6,6 +6,8 @@ import (
 	"testing"
 )
 
+// This file checks the length of docs/glossary.md, and that the page explains no term twice.
+
 var term = regexp.MustCompile("(?m)^\\| ([^|]+?)(?: \\(`[^|]*)? \\| ")
 
 // TestGlossary checks that each term is in the glossary once, and that the terms are few enough to be learned.

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file runs tools/install.sh into an empty folder: what it installs must be the list in the test and in
+// docs/admin/install.md, and --remove must leave the configuration alone. tests/systemd uses an installation.
+
 // install runs the installation into dest, with empty files for what is built.
 func install(t *testing.T, dest string, args ...string) {
 	t.Helper()

@@ -10,6 +10,9 @@ import (
 	"unicode"
 )
 
+// This file checks the links of all documents within the tree. documents_test.go checks other names in
+// documents, and messages_test.go checks commands.
+
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)

@@ -11,6 +11,9 @@ import (
 	"testing"
 )
 
+// This file checks the use of the daemon's lock by the source of package daemon: which calls may run under it,
+// which functions need it, and which file may take it. Calls are followed by name only.
+
 // slow matches calls that must not run under the daemon's lock while clients are served, because they use
 // the disk, other processes or the driver, or make and map memory.
 var slow = regexp.MustCompile(`^(unix\.(Open|Mmap\w*|Munmap|MemfdCreate|Fallocate|Ftruncate|Fstat|Stat|Read|Pread|Write|PidfdOpen)` +

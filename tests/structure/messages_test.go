@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// This file checks that messages and pages send users only to pages, commands and flags that exist.
+// links_test.go checks links.
+
 var (
 	use      = regexp.MustCompile(`Use:\s+"([a-z]+)`)
 	command  = regexp.MustCompile("`gpuarb ((?:[a-z]+ )*[a-z]+)?((?: --[a-z-]+)*)")

@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// This file checks that each package says what it is: in its package comment, and in
+// docs/development/architecture.md.
+
 // TestPackageDocs: every package has one package comment, in doc.go; a command of one file may have it
 // in that file. This includes packages that consist of tests only.
 func TestPackageDocs(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file runs targets of make, tools/setup.sh and tests/demo/demo.sh with false tools in PATH, and checks
+// what they build, print and ask for. toolchain_test.go has the check for Go.
+
 // TestGPUTestsNeedACompilerAlone: what `make test-gpu` builds before it uses the
 // GPU needs only the programs that its set-up installs, and nothing of Python's.
 func TestGPUTestsNeedACompilerAlone(t *testing.T) {

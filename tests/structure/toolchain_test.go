@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks what make says to a user without a suitable Go. targets_test.go has the other targets and
+// messages.
+
 // TestNoGo: if Go is missing or too old, make says so before it does anything else, and fails.
 func TestNoGo(t *testing.T) {
 	old := filepath.Join(t.TempDir(), "go")

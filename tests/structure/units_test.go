@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// This file checks that no setting of the systemd units hides /gpu from users. figures_test.go checks that the
+// daemon does what its units promise.
+
 // hidesMount matches the settings that give a system unit a mount namespace of its own (systemd.exec(5)).
 // A mount inside it is invisible to the machine. ProtectClock= is included because it
 // restricts the list of devices, and so closes the GPUs.

@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// This file checks by the source of the shim that each loop over one of its tables goes to its end, because the
+// iterator holds a lock in between.
+
 // The iterator over a table holds a lock until the next step, so a loop that is left early would hold it for ever.
 var (
 	step   = regexp.MustCompile(`ga_(table|self)_(remove_)?next\(&`)

@@ -11,6 +11,9 @@ import (
 	"testing"
 )
 
+// This file checks that the arbiter takes its sentences for users from package arbiter/wording, so that they
+// can be read and changed in one place.
+
 // words matches the words of a text; the verbs of fmt do not match.
 var words = regexp.MustCompile(`(^|[ (])[A-Za-z]{2,}`)
 

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 )
 
+// This file keeps paths of single machines, addresses of registries, and obsolete terms out of all files.
+
 // The words are split here, so that this file does not contain the unwanted words themselves.
 var unwanted = []struct {
 	words  []string       // in lower case

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// This file shows what systemd and users see when the configuration of the service has a mistake.
+// service_full_test.go has the service without mistakes.
+
 // TestFullSystemdConfiguration: a mistake in the configuration fails the reload and changes nothing.
 // A service that restarts with a mistake runs with its last good configuration, and every table says so. Without such
 // a configuration the service stays down, however often programs ask for it, but reaches no start limit of systemd. It

@@ -9,6 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file shows that services, sessions and all programs are put under gpuarb on a booted machine and
+// released without a trace, and that the uninstaller leaves what it says. tests/scenes/testdata/enable.sh and
+// uninstall.sh show it without systemd.
+
 // modelService is a service that does not know gpuarb: it takes 48 MiB and keeps them. It already preloads another
 // library.
 const modelService = `[Service]

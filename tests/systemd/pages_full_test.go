@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file runs the commands of README.md and of the how-to pages in docs/admin as they stand there, on a
+// booted machine. tests/readme/pages_test.go lists which test runs which page.
+
 // blocks returns the command blocks of a page in docs/.
 func blocks(t *testing.T, page string) []string { return blocksOf(t, page, "sh") }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that a reader of /gpu/leases never sees wrong rows, and programs keep their budgets, while
+// the service is reloaded, restarted, killed, upgraded or stopped. machine_test.go boots the machine.
+
 const (
 	budget = 64 << 20
 	held   = 48 << 20

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file shows that a service of docs/admin/control.md keeps its socket, its notifications and its watchdog
+// when `gpuarb run` starts it. The test program service (tests/programs/service.c) says what it was given.
+
 // wrappedSocket is the socket unit for the service that docs/admin/control.md runs by `gpuarb run`.
 const wrappedSocket = `[Socket]
 ListenStream=/run/wrapped.sock

@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows which library `gpuarb run` chooses when it and the daemon are of different versions.
+// upgrade_test.go has the daemons themselves.
+
 // TestNoExportsAcrossVersions: a rule gives the library without exports. The previous version's command runs programs under
 // this rule, and this version's command runs them beside the previous daemon.
 func TestNoExportsAcrossVersions(t *testing.T) {

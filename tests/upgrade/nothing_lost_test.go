@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that an upgrade and the way back keep a job's reservation, changed limits and the order of
+// waiting requests. upgrade_test.go replaces the daemons, and checks budgets and streams.
+
 // TestNothingIsLost: over an upgrade and back, a job keeps its reservation and its changed limits, programs keep their
 // memory, and waiting requests keep their order.
 func TestNothingIsLost(t *testing.T) {

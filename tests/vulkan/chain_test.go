@@ -12,6 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that the library works as a layer among other Vulkan layers, is loaded only when its variable
+// is set, and stays out of the way of frequent calls. The validation layer and the loader must say what they
+// say without the library.
+
 // commands lists all commands of vkprog; together they destroy what they make.
 var commands = []string{"instance i;heaps i;heaps2 i", "device d i;device e i", "alloc a d 1M;dedicated b d 1003;image c d 64 64",
 	"exportable x d 1M;import y e x;host h d 1M", "touch a;touch y;dispatch d 3;storm d 4 50;devices i 2 3",

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has no test. It makes the machine, the environment of a Vulkan program, and the manifests of the
+// layers that the tests of this package put into the chain.
+
 // Names of the layers: the library's, the counting layer, and three layers from Debian.
 const (
 	ours       = "VK_LAYER_GPUARB_arbiter"

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows what Vulkan memory is charged with, when it is returned, and what a program sees as its heap
+// and budget. slots_test.go has slots, and programs_test.go the programs of users.
+
 // TestMemory: existing memory is charged exactly, however the program finds the functions, and
 // returned when it is freed.
 func TestMemory(t *testing.T) {

@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs ffmpeg, vkcube and vulkaninfo: what they print must be as without the library, and their
+// leases must equal the bytes of the counting layer.
+
 // blur returns ffmpeg's arguments for a filter that Vulkan computes. ffmpeg prints a hash of each
 // frame.
 func blur(input ...string) []string {

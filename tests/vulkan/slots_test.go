@@ -6,6 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that the logical devices of a process take one slot together, and wait or are refused if none
+// is free. memory_test.go has the memory.
+
 // TestSlots: a logical device takes one of the CPU's slots, and is refused if none is free. The
 // same program can make more devices, and returns the slot with the last device.
 func TestSlots(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
+// This file adds to the browser of browser_test.go what only the full tests need: window sizes, pictures, and
+// errors that a test expects.
+
 // forgive removes the complaints so far that contain a text, for a test that causes them itself.
 func (b *browser) forgive(text string) {
 	b.mu.Lock()

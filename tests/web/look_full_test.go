@@ -17,6 +17,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that the page fits wide and narrow windows, can be used by the keyboard, and says so when its
+// daemon is gone. page_test.go has what the page shows.
+
 // busyFor is the time in which programs work before the pictures are taken, so that the charts have a history.
 var busyFor = flag.Duration("web.busy", 0, "have programs take and free memory for so `long` before the pictures")
 

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has no test. It starts a daemon that serves the page, and finds the page's address and process in
+// the daemon's log.
+
 // machine is a machine whose daemon serves the page.
 type machine struct {
 	*rig.Machine

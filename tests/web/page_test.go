@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file shows that the page follows a program's lease and its refusals, and calls no other host.
+// look_full_test.go has its looks, and worker_test.go the process that serves it.
+
 // TestPage: the page shows the lease of a program from its start to its end, logs no error, and sends requests only to its own host.
 func TestPage(t *testing.T) {
 	t.Parallel()

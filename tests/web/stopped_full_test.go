@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the one way for the page's process to fail that takes long to notice: it is stopped and does
+// not end. worker_test.go has the other ways.
+
 // TestFullStopped: if a signal stops the process that serves the page, the daemon ends it and starts another one.
 func TestFullStopped(t *testing.T) {
 	t.Parallel()
