@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
+// This file compares the library's decoder of replies with the decoder of package ipc, on the same bytes.
+// ipc/codec_test.go checks the Go side alone.
+
 // codec runs the library's decoder (cshim/test/codec.c) as a process.
 type codec struct {
 	sync.Mutex

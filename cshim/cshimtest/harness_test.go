@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has no test. It starts the scripted daemon (cshim/test/peer.c) and programs on a simulated machine,
+// and asks both for what they count.
+
 // patience is the time limit of every wait; no result depends on it.
 var patience = bounded.Patience
 

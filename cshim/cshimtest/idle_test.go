@@ -11,6 +11,10 @@ import (
 	"testing"
 )
 
+// This file shows that a program which makes no calls still returns what its pools keep when another job waits,
+// and what the library's thread for that does in a forked child and with signals. The peer's counts are the
+// oracle.
+
 // threadsOf lists the threads of a process by name.
 func threadsOf(t *testing.T, pid int) []string {
 	t.Helper()

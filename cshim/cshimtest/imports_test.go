@@ -10,6 +10,8 @@ import (
 	"testing"
 )
 
+// This file holds the functions that libgpuarb.so imports to cshim/imports.txt, which has a reason for each.
+
 // TestImports checks the library's imported functions against a list with a reason for each.
 // Sanitizers, allocators and preloads replace functions. Such a replacement could be called in the
 // middle of its own dlsym.

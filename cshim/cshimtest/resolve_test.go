@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// This file shows that programs and drivers find the right function, wrapped or not, in every way to look it
+// up. cshim/entrypoints compares the answers with those of real drivers.
+
 // TestLookups runs the program lookups, which looks up names in every way, and prints "ok" after each
 // look-up with the expected result.
 func TestLookups(t *testing.T) {

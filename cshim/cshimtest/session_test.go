@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// This file shows what a program counts and may allocate when its connection breaks, when its daemon restarts
+// or stays away, and when the next daemon does not know its session. wait_test.go has waiting requests.
+
 // A program that reads free memory in a loop asks the daemon only sometimes. If the daemon does not
 // send the credit word of its answer, it is asked each time.
 func TestQueriesAreFew(t *testing.T) {

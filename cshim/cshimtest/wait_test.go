@@ -6,6 +6,9 @@ import (
 	"testing"
 )
 
+// This file shows what a program with many threads sees while its requests wait: messages, answers to other
+// threads, restarts of the daemon, and slots. session_test.go has requests that do not wait.
+
 // job is a token; a program that has it runs as under gpuarb run.
 var job = "GPUARB_JOB=" + strings.Repeat("0f", 16)
 

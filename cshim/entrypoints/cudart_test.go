@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file checks the shim under NVIDIA's own CUDA runtime, on the vendor's libcuda, without a device.
+// libcuda_test.go asks that libcuda without a runtime.
+
 // acquires lists functions by which every runtime since 11.2 acquires and releases memory, streams
 // and contexts, or reads free memory.
 var acquires = []string{

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has no test. It compiles a driver that exports the functions of a measured driver and answers
+// cuGetProcAddress as its map says. resolve_test.go asks this driver.
+
 // fake makes a driver in a new folder, from the exports and answers of a measured driver.
 func fake(t *testing.T, driver string) string {
 	t.Helper()

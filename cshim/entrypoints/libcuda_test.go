@@ -11,6 +11,9 @@ import (
 	"testing"
 )
 
+// This file asks the vendor's own libcuda every question of resolve_test.go, with the shim and without. Without
+// a device its functions can be found, but not called.
+
 // TestRealLibrary compares the shim's answers with the vendor's own library, for each release in
 // LIBCUDA_FOLDERS. The library loads without a device. tools/test-libcuda.sh fetches them.
 func TestRealLibrary(t *testing.T) {

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// This file shows that each function of the system's OpenCL loader is wrapped, or has a reason in
+// testdata/opencl.tsv. inventory_test.go does so for CUDA and NVML.
+
 // passesFor lists the reasons why functions of OpenCL are not wrapped.
 var passesFor = map[string]string{
 	"command":  "it works on what was taken, or waits for that",

@@ -14,6 +14,10 @@ import (
 	"time"
 )
 
+// This file shows that under the shim each way to look a function up returns what the driver returns, or the
+// wrapper of that function. The drivers are built from the maps of measured drivers by fake_test.go;
+// libcuda_test.go asks real ones.
+
 // patience is the time limit of a walk; no result depends on it.
 const patience = 3 * time.Minute
 

@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// This file has no test. It reads hooks.def, the inventory and the maps of drivers for the other files of this
+// package.
+
 // function is a line of the inventory.
 type function struct {
 	symbol, name, class string
