@@ -692,7 +692,7 @@ const (
 //
 //	bits  0..31  upper bound of live blocks
 //	bits 32..47  upper bound of memory pools in use
-//	bits 48..61  MAKING: contexts that the client asks for now, or that the driver makes now
+//	bits 48..61  MAKING: contexts that the client is asking for, or that the driver is making
 //	bit  62      SOFT: some used bytes may not be on the device (managed memory, a heap)
 //	bit  63      TOLD: the other bits are valid
 const (

@@ -33,7 +33,8 @@ type pageEvent struct {
 	Text   string `json:"text"`
 }
 
-// hiddenKinds are so frequent that a chart would show nothing else. They are left out.
+// hiddenKinds lists the kinds of events that the page leaves out. They are so frequent that a chart
+// would show nothing else.
 var hiddenKinds = []string{"granted", "recalled", "verified", "within", "ended"}
 
 // parseEvent reads a line of the event history. It returns nil if the page does not show the event.

@@ -35,7 +35,7 @@ var printed = map[string]reflect.Type{
 	"why":        reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }
 
-// withoutJSON has the commands that print no data, each with the reason.
+// withoutJSON lists the commands that print no data, with the reason of each.
 var withoutJSON = map[string]string{
 	"run": "the output is the program's", "queue cancel": "it prints nothing", "enable": "it prints what it does, for people; status has the data",
 	"disable": "as enable", "completion": "a shell's script", "help": "for people", "top": "a screen; ps, jobs and devices have its data",

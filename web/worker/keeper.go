@@ -44,8 +44,8 @@ const (
 	maxMissedHeartbeats = 2
 )
 
-// Settings are what the daemon tells the worker, as one line of JSON on its standard input. That
-// input stays open as long as the worker should live.
+// Settings is the configuration of a worker. The daemon writes it as one line of JSON to the worker's
+// standard input, and keeps that input open as long as the worker should live.
 type Settings struct {
 	Socket string   `json:"socket"` // path of the daemon's socket
 	Hosts  []string `json:"hosts"`  // further host names that browsers may use
