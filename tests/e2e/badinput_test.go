@@ -14,6 +14,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a daemon which is started wrongly says what is wrong, that machines without a GPU are served,
+// and that an ordinary user can run a daemon. mistakes_test.go has mistakes in commands. portable, which copies the
+// programs for another user, is used by other files, too.
+
 // mistake is a command with a user's mistake: the command, the texts that stderr must contain,
 // and its exit status. Nothing may go to stdout.
 type mistake struct {

@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that `gpuarb run --exec`, which the program replaces, gives the program the same job, budget and
+// reservation as `gpuarb run`. started_test.go has the state in which the program starts.
+
 // TestJobOfTheProgramItself checks a job started with --exec. It lives as long as the program that replaced gpuarb, and as
 // the processes that the program leaves behind, also over restarts of the daemon. Then it gives back its
 // reservation.

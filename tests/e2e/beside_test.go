@@ -12,6 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a program which takes GPU memory in a job without the library is not hidden: tables, events and
+// `gpuarb run` name the program and why the library did not limit it. loader_test.go has the same for programs outside
+// jobs.
+
 // TestPastTheLibraryInAJob starts, in a job, a program that bypasses the library in one of several ways, and so is not limited.
 // Tables and events must list the program under the job and name the bypass. gpuarb run must report it once while
 // the program runs and once at the end, where it must not say that no GPU memory was used.

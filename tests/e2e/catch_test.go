@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that calls are limited in whichever way a program finds the driver, and that the library adds no
+// system calls to calls from its credit. loader_test.go has the ways to look up a function, and copies_test.go several
+// copies of the driver.
+
 // TestEveryWayToTheDriverIsCaught: every call that takes memory or a stream is admitted, whether the program finds it by dlsym, by linking or only by
 // cuGetProcAddress_v2, and whether it loads the driver once or
 // twice.

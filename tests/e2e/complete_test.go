@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds what Tab offers in bash, zsh and fish while a daemon runs. The shells are real, and their screens are
+// read.
+
 // TestCompletion: with the installed completion files, bash, zsh and fish offer the processes, jobs, tickets and devices of
 // a running daemon, each with a description.
 func TestCompletion(t *testing.T) {

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that `gpuarb config diff` shows what is in force but not in the files, and what is in the files but
+// not in force.
+
 // TestConfigDiff: config diff shows exactly the live changes, and the changes of the file that were not reloaded yet.
 // The content of /gpu/config can be used as the configuration file.
 func TestConfigDiff(t *testing.T) {

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a program in a PID namespace is shown with both of its PIDs. tests/containers has programs in
+// containers.
+
 // TestPIDOfANamespace: a program in a PID namespace of its own is shown with its PID in that namespace too. gpuarb ps has the columns for
 // that only while such a program exists.
 func TestPIDOfANamespace(t *testing.T) {

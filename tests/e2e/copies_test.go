@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold which copy of the driver is limited if a program loads several, and that a copy which is not limited
+// is named. The copies are the simulated driver under several paths, and the stub of the CUDA toolkit, which fails.
+
 // anotherCopy copies a simulated library to a folder inside the machine's folder, and returns the path.
 func anotherCopy(t *testing.T, m *rig.Machine, folder, library string) string {
 	t.Helper()

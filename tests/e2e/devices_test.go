@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that the daemon lists the right devices if a machine reports them late, incompletely or divided:
+// memory that NVML does not report, a driver that is installed later, a sleeping GPU, MIG instances. hung_test.go and
+// lost_test.go have devices that fail.
+
 const (
 	gib     = 1 << 30
 	anybody = 65534 // UID and GID of the user nobody

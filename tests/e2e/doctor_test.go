@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that `gpuarb doctor` finds what prevents the library from limiting programs, with drivers that fail,
+// crash or hang, and takes nothing of a device itself.
+
 // finding is the result of one check in the output of `gpuarb doctor --json`.
 type finding struct{ Check, Verdict, Text, Advice string }
 

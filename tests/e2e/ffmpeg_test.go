@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that ffmpeg computes the same frames under the library, and that its memory is limited and shown to
+// the byte. The oracles are ffmpeg without the library and the driver's count. ffmpeg_ways_test.go has two devices and
+// ffmpeg's failures.
+
 // Bytes of one uploaded frame: the simulated driver's pitch is a
 // multiple of 512, and NV12 has one and a half planes.
 const (

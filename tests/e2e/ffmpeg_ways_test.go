@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that ffmpeg can use two devices with a budget on each, and fails under the library exactly as
+// without it. ffmpeg_test.go has one device.
+
 // TestUploadsToTwoDevices: one filter graph uploads to two devices in threads of its own, and each device has its own budget.
 func TestUploadsToTwoDevices(t *testing.T) {
 	t.Parallel()

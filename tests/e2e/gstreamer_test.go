@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that GStreamer computes the same frames under the library, and that its memory and its streams are
+// limited and counted exactly. The oracles are GStreamer without the library and the driver's count.
+//
 // GStreamer inspects its plugins in a process of their own, and then has a thread for each branch of a
 // pipeline. An uploading element keeps one frame on the device, and each element on the device has a stream.
 

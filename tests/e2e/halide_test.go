@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that Halide, whose runtime is compiled while the program runs and then looks up the driver, is
+// limited to the byte.
+
 // TestHalide: code that was compiled at run time also finds the driver through the library, and is limited
 // to the byte. When it is refused, the program ends as it does on a full device.
 func TestHalide(t *testing.T) {

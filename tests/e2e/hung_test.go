@@ -18,6 +18,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that the daemon serves other devices, stops and is replaced while NVML does not answer for a device,
+// even if a thread can no longer be killed. lost_test.go has devices that report an error.
+
 // holder starts a program that takes bytes on a device.
 func holder(m *rig.Machine, device int, bytes string) *rig.Program {
 	m.T.Helper()

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that tables, files and `gpuarb why` name every holder of a device and every waiting job, and that
+// tables fit a terminal. whoselimit_test.go has the setters of limits.
+
 // busyMachine is a machine with one holder of each kind on two devices: a job with a lease and a reservation,
 // an idle job that has a device exclusively, a program without gpuarb, and a job
 // that waits.

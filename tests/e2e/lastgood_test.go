@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a typo in the configuration does not end the limits: the daemon keeps the last configuration
+// without mistakes over a restart, and says so.
+
 // TestLastGoodConfiguration checks that a daemon that restarts after a typo in its configuration keeps the limits of the last
 // good one. The log, doctor and each command that prints a table say so until the file is mended and read again. A daemon that
 // never had a good configuration does not start.

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that programs keep their exact memory over a kill or a stop of the daemon, also if they have closed
+// all descriptors. The oracle is the driver's count. tests/attack has the same under load.
+
 // kill kills a process with SIGKILL, and returns when it is dead, even if its parent has not reaped it.
 func kill(t *testing.T, pid int) {
 	t.Helper()

@@ -10,6 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a limit which is written to a file in /gpu or set by `gpuarb limit` is in force at once and
+// after a restart, and that an invalid one changes nothing. whoselimit_test.go has the limits that users set
+// themselves.
+
 // limitsMachine returns a machine with a program under `gpuarb run`, which is job 1, and a program under the bare preload.
 func limitsMachine(t *testing.T) (m *rig.Machine, run, bare *rig.Program) {
 	t.Helper()

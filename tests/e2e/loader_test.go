@@ -14,6 +14,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that the library changes no look-up of a symbol except those of driver functions, which it catches
+// under every name of the driver. Memory that bypasses the library is still counted. The oracle for look-ups is the
+// program without the library.
+
 // whoMissed matches the name of the object for which the loader reports a missing symbol: the
 // object that looked it up, or the library if it did so on that object's behalf.
 var whoMissed = regexp.MustCompile(`\S+: undefined symbol`)

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a GPU which fell off the bus can be used again when it is back, by new programs, without the
+// memory of old programs. hung_test.go has devices that do not answer.
+
 // TestLostDeviceComesBack: a GPU falls off the bus and comes back. NVML shows its return only to a process
 // that initialises NVML again. Programs that used the GPU keep a lease that holds nothing, and new programs
 // can use the whole device.

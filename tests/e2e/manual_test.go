@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that the manual pages are well-formed, and have every command, flag, key and file of the help and of
+// the documents they are made from.
+
 // TestManualPages: man and mandoc read every page without a warning. There is a page for each command, with all flags
 // spelled as in --help, so that they can be searched and copied.
 func TestManualPages(t *testing.T) {

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds the message and the exit status for each mistake of a user that depends on the daemon or the machine.
+// TestExitCodes in cmd/gpuarb has the others, and badinput_test.go the starts of a daemon.
+
 // mistakes are command lines with a user's mistake, the text that stderr must contain (parts are
 // separated by "|"), and the exit status. A daemon with one GPU of 8 GiB runs. TestExitCodes in cmd/gpuarb has
 // the mistakes that do not depend on the daemon and the machine.

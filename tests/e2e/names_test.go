@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a job with a name is called by that name in all output, and can be addressed by it; without
+// names, each message still shows its run.
+
 // TestNames: a job with a name has that name in tables, files, messages and logs.
 // Commands accept it, also after a restart of the daemon.
 func TestNames(t *testing.T) {

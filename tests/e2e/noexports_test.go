@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that a program which cannot run under the library's exported driver functions runs without them
+// (--no-exports, or no_exports in a rule), and is limited nevertheless.
+
 // TestVariablesNamedLikeFunctions checks a library that has variables with the names of driver
 // functions. Under gpuarb's exports its program crashes, after a warning that names --no-exports.
 // Without exports the program runs and is held to its budget.

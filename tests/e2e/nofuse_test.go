@@ -14,6 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that programs are served while the daemon cannot mount /gpu, and that a later daemon mounts it again.
+
 // TestFuseGone: /dev/fuse is missing when the daemon starts again. Running programs are served
 // without the filesystem, and the next daemon that can mount it has it again.
 func TestFuseGone(t *testing.T) {

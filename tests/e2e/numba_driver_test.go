@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that numba's own tests of its CUDA driver layer have the same results under the library as without
+// it. numba_test.go has numba's limits.
+
 // driverTests are the modules of numba's own tests that need a driver. Their tests that
 // compile kernels fail, because there is no compiler.
 var driverTests = []string{

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that numba computes right results within its budget and its cap on streams, and is refused beyond
+// them. numba_driver_test.go runs numba's own tests.
+
 // python returns the path of the system's python3, because another python3 in PATH may lack numba.
 func python() string {
 	if p := os.Getenv("PYTHON"); p != "" {

@@ -8,6 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that programs of GCC's OpenACC get the same answers under the library, and that their memory and
+// their streams are limited and counted exactly. agree and zero, which compare daemon and driver, are used by other
+// files, too.
+//
 // GCC's runtime for OpenACC and OpenMP opens the driver by itself. It keeps a context for each device
 // that a program uses, a stream for each queue, and asks the driver how much memory there is.
 

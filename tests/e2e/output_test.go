@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that every command fails if its output cannot be written, and ends silently if the reader of its
+// output is gone.
+
 // printing are command lines that print something, at least one for each command. The test also prints
 // each help. A daemon with one GPU runs.
 var printing = []string{

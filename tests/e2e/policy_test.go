@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold which limit a program has: of its job, its process, its rule, its environment, or none without a
+// daemon; and that its queries for memory show that limit. tests/arbitration has programs that wait for each other.
+
 // TestJobSharesOneBudget: memory that one program of a job holds is not available to the other programs,
 // and its idle credit is reclaimed for them.
 func TestJobSharesOneBudget(t *testing.T) {

@@ -20,6 +20,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that the library changes nothing for programs that use no GPU: hundreds of Debian's programs have
+// the same output, exit status and process state with it. The oracle is the program without the library.
+
 // ordinary are Debian packages, essential or installed for the tests, whose
 // programs only print something for --version or --help.
 var ordinary = []string{

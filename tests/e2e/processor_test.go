@@ -15,6 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that the processor is a device only for jobs that name it, and never stands in for a GPU. The
+// expected messages and exit statuses are those of a machine that does not have the processor as a device.
+// tests/attack/processor_test.go has budgets on the processor.
+
 // withProcessor returns a machine on which the processor is a device, and an otherwise equal machine without it.
 func withProcessor(t *testing.T, o rig.Options) (with, without *rig.Machine) {
 	t.Helper()

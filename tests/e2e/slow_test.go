@@ -11,6 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a command which waits for the daemon's answer says so on a terminal, and nowhere else.
+
 // TestSlowDaemonIsSaid: on a terminal, a command that waits for the daemon says so. A file gets no such message, and the
 // final output is the same.
 func TestSlowDaemonIsSaid(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that `gpuarb run` starts a program in exactly the state in which env(1) would, and that gpuarb needs
+// no library. The oracle is env(1). become_test.go has the job of such a program.
+
 // startedWith starts a command in a given state. The command starts the program `started`, and startedWith returns the state that this program
 // prints, without the lines in which any two processes differ.
 func startedWith(t *testing.T, m *rig.Machine, state []string, behind ...string) string {

@@ -8,6 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds when a run ends with a summary line, and what the line says.
+
 // summaryOf returns the last line that a run printed, without the run's name, and with … for a time.
 func summaryOf(stderr string) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// These tests hold what `gpuarb top` shows and does on a real terminal, with and without colours, and that the commands
+// on its documentation page work. cmd/gpuarb/top has the tests of single parts of the screen.
+
 // colour matches an attribute that sets one of a terminal's colours.
 var colour = regexp.MustCompile(`\x1b\[([0-9]+;)*[34][0-7]m`)
 

@@ -11,6 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that the modes of the daemon's files do not depend on the umask of its start.
+
 // TestUmask: the daemon's socket, folders and files have the same modes, whatever umask the daemon is started
 // with.
 func TestUmask(t *testing.T) {

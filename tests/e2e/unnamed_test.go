@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that users are told if a driver does not report the memory of each process, because memory that
+// bypasses the library is then charged to no program.
+
 // TestDeviceWithoutFigures: under WSL, for example, a driver does not report how much memory each process uses. doctor says what is
 // therefore not charged, until the driver reports it again.
 func TestDeviceWithoutFigures(t *testing.T) {

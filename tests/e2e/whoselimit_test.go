@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a user can see who limits a program, lower the limit, and raise it again up to what the rule or
+// root allows. limits_test.go has limits that root sets.
+
 // TestWhoseLimit: a user sees what limits the user's program and who set that limit, lowers it, is told
 // the effect, and raises it again up to the rule's limit. The daemon logs each change with its user. All this
 // also holds after a restart, and after root has set the limit.

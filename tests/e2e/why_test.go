@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that each message of the library and of `gpuarb run` gives the true reason, and gives it once.
+// stderrOf, which runs a shell script, is used by other files, too.
+
 // stderrOf runs a shell script in which $G is gpuarb, $P a program and $L the library, and
 // returns its stderr.
 func stderrOf(t *testing.T, m *rig.Machine, script string) string {
