@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file measures a request to the daemon, alone and beside waiting requests. The floor is an echo between two C
+// programs in the same run. It also has the helpers for percentiles and sessions that other files use.
+
 // BenchmarkAsk measures a request for bytes that credit does not cover: the way
 // to the daemon and back. A program in C makes the library's own system calls, in
 // turns with a bare echo over a socket of that kind between two C programs;

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file measures how soon the memory of a killed program is granted again. The floor is the time until the parent
+// of the program is notified.
+
 // BenchmarkReclaim kills a program that has most of a device, and requests memory until
 // the memory of the dead program is granted to another program. The time begins with the kill, so it
 // includes the exit of the process. dead-p50-ns is the time until its parent was notified.

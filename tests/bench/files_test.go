@@ -9,6 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file measures how long a user waits for the table of a thousand leases below /gpu.
+
 // BenchmarkLeases1000 measures `cat` of the table of a thousand leases, ten times a second. A reader without a pause would wait
 // five times as long as the read takes, because readers get at most a sixth of the daemon's time.
 func BenchmarkLeases1000(b *testing.B) {

@@ -7,6 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file measures what the library adds to a query for free memory. The floor is the same query without the library.
+
 // BenchmarkMemGetInfo measures a program's query for free memory, CUDA's and NVML's, under the library and without it, on
 // the simulated driver.
 func BenchmarkMemGetInfo(b *testing.B) {

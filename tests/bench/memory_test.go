@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file measures how much memory of the daemon a lease costs. It also reads the daemon's processor time for other
+// files.
+
 // BenchmarkMemory measures how much resident memory a lease adds to the daemon, if each
 // lease has a session of its own. It reports private memory, and memory shared
 // with clients, which is the lease page. The leases are not read meanwhile, because a read

@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file measures what the library adds to the start and end of a program that uses no GPU. The floor is an empty
+// shared object in its place.
+
 // BenchmarkPreload measures a program that does not use a GPU, from its start to its
 // end: bare, under an empty shared object, and under the library, in turns.
 // added-ns is the difference between the last two.

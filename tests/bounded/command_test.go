@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// These tests hold that a program which hangs fails its test with a report of its threads, and that no process outlives
+// the test that started it.
+
 // listener is a test that collects its own messages.
 type listener struct {
 	testing.TB

@@ -9,6 +9,9 @@ import (
 	"testing"
 )
 
+// This test holds that tests start their programs with the same signals, umask and folder for temporary files, wherever
+// the tests themselves are started.
+
 // TestInherited runs this program again with the signals, TMPDIR and umask of nohup, of a background job and of an
 // unusual user. The programs that it starts have none of these settings.
 func TestInherited(t *testing.T) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// This file has the functions of link.h: the messages of a client, sent and received with the
+// shim's system calls. ask.c and crowd.c use them.
 #include "link.h"
 
 #include <poll.h>
