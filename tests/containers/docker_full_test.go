@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file plays the commands of docs/admin/containers.md with Docker, in an engine that it starts.
+// podman_full_test.go has the part that all engines share.
+
 // TestFullDocker runs the page's commands with docker, in an engine of the test's own.
 func TestFullDocker(t *testing.T) {
 	play(t, func(m *rig.Machine) engine {

@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file plays the commands of docs/admin/containers.md with Podman, and has what docker_full_test.go shares: the
+// edits to a command, the checks and the image.
+
 // TestFullPodman runs the page's commands with podman, as written.
 func TestFullPodman(t *testing.T) {
 	removeAfter(t, "/dev/shm/libpod_lock") // podman's file for locks; podman makes it again if needed

@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that programs in a container find the daemon by the read-only folder for clients, over restarts of
+// the daemon and in whichever way its socket was made. They imitate a container with mounts; the files for Docker and
+// Podman run real engines.
+
 // box is a script that runs a command as in a container. Of the daemon's files the command sees only the folder for clients ($1), read-only. The
 // machine's folder ($2) is hidden, and the remaining arguments are the command. The library and gpuarb must find the socket by themselves.
 const box = `mount -t tmpfs none /run

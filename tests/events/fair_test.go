@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that one user's events neither crowd out other users' events nor reveal more than the configuration
+// allows. kinds_test.go has the events themselves.
+
 // TestFlood: a program that is refused without a pause writes at most its user's lines in a second, and one line has the number of suppressed events.
 // A client that follows the events without reading them delays no other client, and finds all lines afterwards.
 func TestFlood(t *testing.T) {

@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds what the journal gets of an event if systemd runs the daemon. The test itself listens at the
+// journal's socket. read_test.go has the file and the command.
+
 // underJournal starts a daemon in the way of systemd, with its standard error connected to the journal. In its mount namespace the
 // test owns the journal's socket.
 const underJournal = `#!/bin/sh

@@ -14,6 +14,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that each thing that happens to programs, limits and devices is an event with the right fields. The
+// expected values are what the test itself did; each line is also checked against the schema. read_test.go has the ways
+// to read them.
+
 // await waits for an event that satisfies `is`, and returns it. Each line so far must satisfy the schema.
 func await(m *rig.Machine, what string, is func(*events.Event) bool) (found events.Event) {
 	m.T.Helper()

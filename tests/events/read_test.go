@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that users can read the events with cat, tail and `gpuarb events`, also over a restart of the
+// daemon. It has the machine and the parser that the other files use.
+
 // machine returns a machine with a device of 100 MiB on which contexts cost no memory.
 func machine(t *testing.T) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "100M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})

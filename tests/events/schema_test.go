@@ -9,6 +9,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
+// These tests hold that docs/reference/events.schema.json refuses malformed lines, and that the reference page has each
+// of its fields and kinds. kinds_test.go checks the lines of a daemon against it.
+
 // schema is docs/reference/events.schema.json.
 type schema struct{ *jsonschema.Resolved }
 
