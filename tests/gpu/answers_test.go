@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that the simulated driver answers like NVIDIA's driver, with and without the library. The expected
+// answers were recorded from a real GPU; gpu_test.go compares them with the driver of this machine.
+
 // answersFile has the answers of NVIDIA's driver: 580.159.04 on an H200.
 const answersFile = "testdata/answers.txt"
 

@@ -11,6 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has three of the checks in the table of driver_test.go, which run on the simulated driver and on a real
+// GPU: the toolkit's stub, managed memory larger than the device, and a daemon that is stopped.
+
 // stub checks a program that first opens the toolkit's stub of the driver, which fails, and then the driver. The driver must be limited.
 func stub(t *testing.T, m *rig.Machine) {
 	p := m.Interact(m.Gpuarb("run", "--memory", "16M", "--", rig.Build(t, "programs/copies")))

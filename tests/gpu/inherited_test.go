@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has one of the checks in the table of driver_test.go, which run on the simulated driver and on a real GPU:
+// `gpuarb run` passes ignored signals on to a program unchanged.
+
 // inherited checks that a program that uses the driver ignores the same signals under `gpuarb run` as without it, if the shell
 // that starts them ignores some.
 func inherited(t *testing.T, m *rig.Machine) {

@@ -13,6 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that each query of the Grafana board and of the alerts names only series that a daemon exports, and
+// that the reference page has exactly the exported metrics. query_test.go reads the queries, and form_test.go checks
+// the board's layout.
+
 // everything returns the export of a daemon in a state in which each metric has a series.
 func everything(t *testing.T) exports {
 	t.Helper()

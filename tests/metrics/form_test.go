@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// This test holds that Grafana can load the board: its fields, variables, panels and units follow Grafana's documented
+// rules. board_test.go has the queries.
+
 // source is the data source of a panel, a query or a variable: the variable datasource, so that the board can be
 // imported anywhere.
 type source struct{ Type, UID string }

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// These tests hold that the exported metrics match the devices, the queue and the jobs, in the file as in the command,
+// and that dcgm-exporter's files name the running jobs. The expected values are what the test's programs hold.
+
 // machine returns a machine with two devices on which contexts cost no memory.
 func machine(t *testing.T, config string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "100M,50M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n" + config})

@@ -9,6 +9,8 @@ import (
 	"strings"
 )
 
+// This file reads an export of the daemon and compares a PromQL query with its names and labels, for board_test.go.
+
 // series are the label values that a daemon exports under one metric name, by label.
 type series map[string]map[string]bool
 

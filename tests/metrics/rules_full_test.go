@@ -13,6 +13,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs promtool, for `make test-full`: on the alerts, on the board's queries and on an export of the daemon.
+// board_test.go checks without promtool that the queries name exported series.
+
 // TestFullRules runs promtool on the alerts, the board's queries and the exported text. It also evaluates the alerts on a normal day and on a day with faults.
 func TestFullRules(t *testing.T) {
 	promtool := func(input string, args ...string) {
