@@ -7,6 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the machine and the programs of the other files, and two checks at the end of a test: that the driver
+// never saw more than the allowed bytes in use, and that nothing is held any more.
+
 const (
 	gib = 1 << 30
 	mib = 1 << 20
