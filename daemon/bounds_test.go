@@ -12,8 +12,8 @@ import (
 // process's live limits are freed after its end. bounds.go has the bounds; setlimit_test.go changes a limit while its
 // table is full.
 
-// TestOneUserHasHalfOfEachTable checks that one user gets half of each table, whether or not other users came before,
-// and that a privileged user may have all of it.
+// TestOneUserHasHalfOfEachTable checks that a user gets at most half of each table, that a privileged user can fill
+// the rest, and that a full table refuses further users.
 func TestOneUserHasHalfOfEachTable(t *testing.T) {
 	for _, of := range []bounds{sessionBounds, sessionBounds.within(100), jobBounds, leaseBounds, limitBounds} {
 		c := newCounts(of)
@@ -45,8 +45,9 @@ func TestOneUserHasHalfOfEachTable(t *testing.T) {
 	}
 }
 
-// TestChangedLimitsGoWithTheirProcess checks that the records of a process's limits are found by the index, and are
-// freed with the last session of the process.
+// TestChangedLimitsGoWithTheirProcess checks the number of records of a process's limits: a second change replaces
+// the record for its device, and a change of the process's job on all devices replaces both. The limit survives a
+// restart, and its record is freed with the last session of the process.
 func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 	b := newBench(t, 1<<30, 1<<30)
 	records := func() (n int) {

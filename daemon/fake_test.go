@@ -165,7 +165,8 @@ func (m *fakeMachine) Close() {
 	m.closed = true
 }
 
-// answer waits for as long as the device hangs.
+// answer counts a reading, waits for as long as the device hangs, and returns the error that the test has set for the
+// device.
 func (m *fakeMachine) answer(index int) error {
 	m.mu.Lock()
 	m.readings[index]++

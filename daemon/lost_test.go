@@ -18,7 +18,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	b.until("its leases are lost", func() bool {
 		return b.device(0).Lost && b.lease(old.pid, 0).State == figures.StateLost && b.lease(dead.pid, 0).State == figures.StateLost
 	})
-	b.addFound(b.devices()) // as if a probe that began before the loss reported the memory
+	b.addFound(b.devices()) // as the probe does that asked CUDA for the device's memory before the loss and answers late
 	if !b.device(0).Lost {
 		t.Error("a device that is met again while it is lost counts as back")
 	}

@@ -15,7 +15,7 @@ import (
 func inCgroups() *fakeView {
 	v := &fakeView{s: sample()}
 	v.s.Processes[0].Cgroup, v.s.Leases[0].Cgroup = "/user.slice/ann's box.scope", "/user.slice/ann's box.scope"
-	v.s.Processes[1].Cgroup = "/user.slice/memory.max" // a path that the kernel would not make
+	v.s.Processes[1].Cgroup = "/user.slice/memory.max" // no cgroup of the kernel can have the name of one of its files
 	v.s.Processes[2].Cgroup, v.s.Leases[1].Cgroup, v.s.Leases[2].Cgroup = "/../bob", "/../bob", "/../bob"
 	v.s.Budgets = []figures.BudgetState{{Cgroup: "/job.slice/a", Devices: []figures.BudgetDeviceState{{Max: 3 * gib}}}}
 	return v
@@ -72,7 +72,7 @@ func TestCgroupGone(t *testing.T) {
 	}
 }
 
-// TestCgroupLimitIsWritten: a write to memory.max reaches the control with the cgroup's path.
+// TestCgroupLimitIsWritten: a write to memory.max becomes one call of Control.Set, with the cgroup's path.
 func TestCgroupLimitIsWritten(t *testing.T) {
 	v := inCgroups()
 	_, mnt := mountView(t, v)

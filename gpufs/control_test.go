@@ -27,7 +27,7 @@ func (v *fakeView) last(t *testing.T, n int) Setting {
 	return v.written[n-1]
 }
 
-// TestSettings: a shell's write reaches the control together with the limit's owner.
+// TestSettings: a shell's write to the file of a limit becomes one call of Control.Set, with the limit's owner.
 func TestSettings(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
@@ -111,7 +111,7 @@ func TestSettingText(t *testing.T) {
 func TestSettingPermission(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
-	if err := os.Chmod(filepath.Dir(filepath.Dir(mnt)), 0o755); err != nil { // only root has access to the test's folder
+	if err := os.Chmod(filepath.Dir(filepath.Dir(mnt)), 0o755); err != nil { // t.TempDir gives access to root only
 		t.Fatal(err)
 	}
 	as := func(uid, path string) error {

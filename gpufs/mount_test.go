@@ -194,7 +194,8 @@ func TestMountPointMadeAndRemoved(t *testing.T) {
 	}
 }
 
-// TestUnmountInUse unmounts while one process has a file open and another has a folder as its working directory.
+// TestUnmountInUse unmounts while a file is open. Done is closed when Unmount returns, and later reads of the file
+// fail.
 func TestUnmountInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gpu")
 	s, err := mountHere(path, &fakeView{s: sample()}, Options{System: true})
@@ -327,7 +328,8 @@ func openFiles(t *testing.T) string {
 	return strings.Join(list, " ")
 }
 
-// TestDescriptorNotInherited checks that no child keeps a dead daemon's mount hanging.
+// TestDescriptorNotInherited checks that children do not inherit the descriptor of /dev/fuse. A child that kept it
+// open would leave the mount of a dead daemon hanging.
 func TestDescriptorNotInherited(t *testing.T) {
 	mountView(t, &fakeView{})
 	if got := output(t, "sh", "-c", "readlink /proc/self/fd/* | grep -c fuse || true"); got != "0\n" {

@@ -199,7 +199,7 @@ func TestOtherCalls(t *testing.T) {
 	}
 }
 
-// TestConcurrentReaders reads while the state changes: no reader may see two moments mixed.
+// TestConcurrentReaders reads while the state changes: no reader may see parts of two snapshots in one file.
 func TestConcurrentReaders(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)

@@ -42,7 +42,8 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups "$2"`, "sh", dir, progra
 	}
 }
 
-// rootless mounts without privilege, replaces the mount of a dead daemon, and mounts again.
+// rootless does the work of TestRootless without privilege: it kills a daemon that has mounted, replaces that
+// daemon's mount, reads it, and unmounts while a file is open.
 func rootless(home string) error {
 	path := home + "/gpu"
 	cmd := exec.Command(os.Args[0])

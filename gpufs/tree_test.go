@@ -44,7 +44,8 @@ func TestTreeGolden(t *testing.T) {
 	golden(t, "tree.golden", listing)
 
 	var contents strings.Builder
-	// Printers of whole structures of the ledger print new fields too; package report tests that.
+	// The files *.json and stats show each field of their structures, so that each new field would change the golden
+	// file. Package report tests them.
 	for _, name := range strings.Fields(output(t, "find", mnt, "-type", "f", "!", "-name", "*.json", "!", "-name", "stats", "-printf", "%P\n")) {
 		contents.WriteString("== " + name + "\n" + output(t, "cat", filepath.Join(mnt, name)))
 	}

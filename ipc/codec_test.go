@@ -192,9 +192,9 @@ func TestParseRequestRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		msg     []byte
-		full    int // 0: len(msg)
+		full    int // length of the message before the buffer cut it; 0: len(msg)
 		status  Status
-		request uint64 // the request's number that an error reply can have
+		request uint64 // number of the request in the returned header, for the error reply; 0: not readable
 		words   []string
 	}{
 		{"nothing", nil, 0, StatusMalformed, 0, []string{"0 bytes", "24"}},

@@ -191,7 +191,7 @@ func TestJoinedConnection(t *testing.T) {
 		t.Errorf("it says no more: %v", err)
 	}
 	_ = c.Close()
-	c.MarkJoined() // too late
+	c.MarkJoined() // without effect, because the connection is closed
 	if limits.total != 0 || len(limits.byPID) != 0 {
 		t.Errorf("afterwards there remain %d, %v", limits.total, limits.byPID)
 	}
@@ -309,7 +309,7 @@ func TestMessageKeepsItsBuffer(t *testing.T) {
 		c := accept(t, l)
 		read := make(chan Message)
 		go func() {
-			m, err := c.ReadMessage() // may wait, without a buffer meanwhile
+			m, err := c.ReadMessage() // may wait, and takes a buffer only if there is something to read
 			if err != nil {
 				t.Error(err)
 			}

@@ -11,7 +11,7 @@ import (
 // This file has the daemon of client_test.go. It answers each request from a state that a test sets, and records what
 // a client resumed.
 
-// fakeDaemon answers every message by a rule that a test can check.
+// fakeDaemon answers requests from a state that a test can read and set.
 type fakeDaemon struct {
 	finished chan error // the error that ended each connection
 
@@ -19,7 +19,7 @@ type fakeDaemon struct {
 	fakeState
 }
 
-// fakeState is the record of the requests that the fake daemon received, with its instructions.
+// fakeState sets the answers of fakeDaemon, and records the last Resume request.
 type fakeState struct {
 	page    *LeasePage
 	json    []byte

@@ -9,7 +9,8 @@ import (
 // This file checks, for each message, which values in a well-formed body are refused and what the refusal says, and
 // the limits of texts, tokens and names. codec_test.go has the valid messages that these tests change.
 
-// bad is a body with one invalid value.
+// bad is the error from decoding a body with one invalid value, with the expected status and a word of the expected
+// text.
 type bad struct {
 	name   string
 	err    error

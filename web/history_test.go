@@ -26,8 +26,8 @@ func lease(job uint64, pid int, used accounting.Bytes) figures.LeaseState {
 	return figures.LeaseState{Job: job, PID: pid, User: "ann", Command: "train", Used: used}
 }
 
-// columnsOf returns the first device of /history: a line for each holder, and a line for the
-// capacity.
+// columnsOf returns /history as lines of text: for each device a line with its capacity, then a
+// line for each holder.
 func columnsOf(t *testing.T, h *history) (lines []string) {
 	t.Helper()
 	text, err := h.JSON(&eventLog{})

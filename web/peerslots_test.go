@@ -78,7 +78,8 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// peerAt returns the peer of a connection to address, from the host from.
+// peerAt listens at address, connects to that listener with from as the client's own address, and
+// returns the peer that peerOf finds.
 func peerAt(t *testing.T, network, address, from string) string {
 	t.Helper()
 	l, err := net.Listen(network, address)

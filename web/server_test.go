@@ -236,7 +236,7 @@ func TestSlowReader(t *testing.T) {
 	if n != maxUnread {
 		t.Errorf("%d messages for the slow one", n)
 	}
-	h.leave(slow) // a second time
+	h.leave(slow) // without effect, because send has removed it
 }
 
 // TestReaderThatDoesNotRead uses a real connection that stays open, and checks that the server
@@ -268,7 +268,7 @@ func TestNobodyLooks(t *testing.T) {
 	for range 50 {
 		fetch(t, url+"/state")
 	}
-	if n := d.asked.Load(); n > 3 { // a slow machine may reach the next step
+	if n := d.asked.Load(); n > 3 { // on a slow machine the watcher may ask again by itself
 		t.Errorf("50 readers had the daemon be asked %d times", n)
 	}
 }

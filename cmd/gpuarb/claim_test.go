@@ -158,8 +158,10 @@ func TestClaimForAnother(t *testing.T) {
 	gone(t, c.Claim)
 }
 
-// TestClaimReleaseByNumber checks that another shell can release a claim by its number. The output
-// then does not change variables.
+// TestClaimReleaseByNumber checks that another shell can release a claim by the number in
+// GPUARB_CLAIM, which is the PID of its keeper, and that SIGTERM to the keeper releases the claim,
+// too. The release then prints no lines for eval, because that shell did not have the claim's
+// variables.
 func TestClaimReleaseByNumber(t *testing.T) {
 	daemon := claimDaemon(t)
 	for _, sig := range []string{"", "kill"} {

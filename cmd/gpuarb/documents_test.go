@@ -52,8 +52,8 @@ func markdownPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestFlagsOfThePages finds each command that a page shows, and each of its flags at that very
-// command.
+// TestFlagsOfThePages checks that each command line in the pages has only flags that its command
+// knows.
 func TestFlagsOfThePages(t *testing.T) {
 	root := (&app{}).rootCommand()
 	seen := 0
@@ -111,8 +111,8 @@ func unknownFlag(root *cobra.Command, words []string) string {
 	return ""
 }
 
-// TestUnknownFlagsAreFound runs the check of a command line on flags of other commands, and on
-// another program's.
+// TestUnknownFlagsAreFound checks unknownFlag itself: a flag of another command is found, and flags
+// of the program that a command runs are not looked at.
 func TestUnknownFlagsAreFound(t *testing.T) {
 	root := (&app{}).rootCommand()
 	for line, want := range map[string]string{
@@ -161,8 +161,8 @@ func TestExitCodesInDocuments(t *testing.T) {
 	}
 }
 
-// TestManualPagesInDocuments finds each manual page of gpuarb that a page, or another manual page,
-// names.
+// TestManualPagesInDocuments checks that each manual page of gpuarb exists that a page in docs/, or
+// another manual page, names.
 func TestManualPagesInDocuments(t *testing.T) {
 	written := map[string]bool{"gpuarbd(8)": true}
 	for _, document := range documents("") {

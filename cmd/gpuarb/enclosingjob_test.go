@@ -8,8 +8,9 @@ import (
 // This file checks `gpuarb run` and `gpuarb claim` inside a job while the daemon restarts.
 // tests/arbitration/inside_test.go runs jobs inside jobs of a real daemon.
 
-// TestInsideWhileTheDaemonRestarts checks that a daemon that ends during the question for the
-// enclosing job is asked again. Without that, the run would open a job of its own.
+// TestInsideWhileTheDaemonRestarts checks that gpuarb asks again if the daemon ends while gpuarb
+// asks it about the job in GPUARB_JOB. Without that, gpuarb would open a job of its own, which
+// waits for what the job in GPUARB_JOB holds.
 func TestInsideWhileTheDaemonRestarts(t *testing.T) {
 	for name, args := range map[string][]string{
 		"run":   {"run", "--", "sh", "-c", "exit 7"},

@@ -127,8 +127,8 @@ func TestRunDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// TestRunKillsAfterItsParent checks that a program that ignores this TERM is killed: its stdout
-// ends.
+// TestRunKillsAfterItsParent checks that with --die-with-parent a program that ignores the TERM at
+// its parent's end is killed. The test sees the kill in the end of the program's stdout.
 func TestRunKillsAfterItsParent(t *testing.T) {
 	t.Parallel()
 	daemon := startDaemon(t, nil)
@@ -139,8 +139,8 @@ func TestRunKillsAfterItsParent(t *testing.T) {
 	r.wait(t)
 }
 
-// TestRunOutlivesItsParent checks that without the flag the program outlives the process that
-// started gpuarb.
+// TestRunOutlivesItsParent checks that without --die-with-parent the program outlives the process
+// that started gpuarb.
 func TestRunOutlivesItsParent(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	r := orphaned(t, daemon, "", `trap "echo ended; exit" TERM; echo ready; read x; echo went on`)
@@ -153,8 +153,8 @@ func TestRunOutlivesItsParent(t *testing.T) {
 	r.wait(t)
 }
 
-// TestWaitDiesWithItsParent checks that the end of the parent also ends gpuarb's wait for the
-// program's start.
+// TestWaitDiesWithItsParent checks that with --die-with-parent the end of the process that started
+// gpuarb also ends a wait in the daemon's queue, before the program has started.
 func TestWaitDiesWithItsParent(t *testing.T) {
 	for _, flags := range []string{"--die-with-parent", "--die-with-parent --exec"} {
 		daemon := startDaemon(t, func(d *fakeDaemon) {

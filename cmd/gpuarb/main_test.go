@@ -81,7 +81,7 @@ type fakeDaemon struct {
 	notices []ipc.WaitingReply
 	serves  chan struct{}
 	dies    bool         // after the notices, and for good
-	leaving atomic.Int32 // number of further questions that find the daemon ending
+	leaving atomic.Int32 // number of further Hello requests without an answer, as from a daemon that stops
 
 	mu      sync.Mutex
 	jobs    []ipc.JobOpenRequest
@@ -203,7 +203,7 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 		}
 		part := ipc.EventsPart{Daemon: 1, Next: 1, Last: 1}
 		if request.Flags&ipc.EventsFollow != 0 {
-			part.Last = 0 // no further part follows
+			part.Last = 0 // with EventsFollow no part is the last one; this daemon sends just one
 		}
 		return conn.ReplyEvents(message.Header, part, lines)
 	case ipc.TypeMetrics:

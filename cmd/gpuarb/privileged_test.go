@@ -15,8 +15,10 @@ import (
 // nothing, such as set-user-ID programs, and before sudo and similar programs, with the command
 // that the user should write.
 
-// strangersProgram returns a copy of env(1) that runs as another user. Only root can change the
-// owner of a file, and only root lacks no right of root's own programs.
+// strangersProgram returns a set-user-ID program that gives this test's user rights of another
+// user. For root it is a copy of env(1) that runs as user 65534 and prints its environment
+// (environment is true). Another user cannot make such a copy and gets su(1), which runs as root;
+// for root itself su(1) would not do, because root already has its rights.
 func strangersProgram(t *testing.T) (program string, environment bool) {
 	t.Helper()
 	if os.Getuid() != 0 {

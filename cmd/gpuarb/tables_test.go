@@ -84,7 +84,7 @@ func TestUnreadableEvent(t *testing.T) {
 	}
 	daemon = startDaemon(t, func(d *fakeDaemon) { d.events = []byte("no event\n") })
 	got = finish(t, gpuarb(t, daemon.environment(t), "events", "--json"))
-	if got.code != 0 || got.stdout != "no event\n" { // a reader of JSON may understand it
+	if got.code != 0 || got.stdout != "no event\n" { // --json passes lines on unread, because its reader may understand them
 		t.Errorf("code %d\n%v", got.code, got)
 	}
 }
@@ -122,7 +122,8 @@ func TestEventsUnread(t *testing.T) {
 	}
 }
 
-// TestCompleteCgroup checks that the path of a cgroup can be offered as a word.
+// TestCompleteCgroup checks that completion offers the cgroups of clients, except paths with
+// characters that a shell would interpret.
 func TestCompleteCgroup(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
 		d.state.Processes = []figures.ProcessState{{PID: 42, Cgroup: "/lab/ada"}, {PID: 43, Cgroup: "/lab/$(x)"}}
@@ -133,7 +134,9 @@ func TestCompleteCgroup(t *testing.T) {
 	}
 }
 
-// TestCompleteDevices checks that the commands accept the devices that are offered.
+// TestCompleteDevices checks that completion offers for each flag the devices that the command
+// accepts there: the processor only for --device of run and limit, and any only for --device of run
+// and claim.
 func TestCompleteDevices(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
 		d.state.Devices = append(d.state.Devices[:1], figures.DeviceState{Index: 1, Vendor: accounting.VendorCPU, Name: "CPU"})

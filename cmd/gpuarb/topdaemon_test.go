@@ -35,7 +35,7 @@ func TestWatched(t *testing.T) {
 	}
 	bounded.Receive(t, "its session ends", d.ends)
 	end := func() {
-		_ = w.kept.Ask(t.Context(), func(c *ipc.Client) error { return c.Close() }) // end the session that replaced it, too
+		_ = w.kept.Ask(t.Context(), func(c *ipc.Client) error { return c.Close() }) // Ask calls this twice, because the first call ends the session
 	}
 	end()
 	bounded.Receive(t, "the session ends", d.ends)

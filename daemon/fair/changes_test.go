@@ -52,8 +52,8 @@ func TestChangesOfAUserWait(t *testing.T) {
 	})
 }
 
-// TestChangesThatTakeLongAreFewer checks that fewer changes pass in a second if they hold the lock for longer. The
-// longest change delays the user's next one so that their share of the time is at most a fifth.
+// TestChangesThatTakeLongAreFewer checks that fewer changes pass in a second if they hold the lock for longer. A very
+// long change delays the user's next one until the user's changes have held the lock for at most a fifth of the time.
 func TestChangesThatTakeLongAreFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const uid = 4242

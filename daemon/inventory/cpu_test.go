@@ -37,7 +37,7 @@ func TestProcessorIsFoundByItsDrivers(t *testing.T) {
 	})
 	for _, c := range []struct {
 		name           string
-		openCL, vulkan string // files in the usual folders
+		openCL, vulkan string // folders of root that stand for the usual folders of drivers
 		env            map[string]string
 		found          bool
 	}{

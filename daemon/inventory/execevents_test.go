@@ -20,7 +20,8 @@ import (
 // them in a PID namespace or without the privilege. The tests start programs and wait for the kernel's events about
 // them.
 
-// TestWatchExecs checks that an exec is reported, or that WatchExecs returns ErrUnavailable at once.
+// TestWatchExecs checks that WatchExecs reports an exec in the machine's first PID namespace, and returns
+// ErrUnavailable at once in any other.
 func TestWatchExecs(t *testing.T) {
 	if !inFirstNamespace(t) {
 		if err := WatchExecs(t.Context(), func(int) {}, func() {}); !errors.Is(err, ErrUnavailable) {
@@ -84,7 +85,8 @@ func TestWatchExecsInContainer(t *testing.T) {
 	}
 }
 
-// TestWatchExecsUnprivileged checks that WatchExecs returns ErrUnavailable at once without the privilege.
+// TestWatchExecsUnprivileged runs WatchExecs as root of a user namespace and a network namespace of its own, without
+// privileges on the machine. It must return ErrUnavailable, or end with its context, and no other error.
 func TestWatchExecsUnprivileged(t *testing.T) {
 	if os.Getenv("INVENTORY_TEST_WATCH") != "" {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -104,7 +106,7 @@ func TestWatchExecsUnprivileged(t *testing.T) {
 // TestWatchExecsOverrun: WatchExecs reports that events were dropped, although it cannot name them.
 func TestWatchExecsOverrun(t *testing.T) {
 	if !inFirstNamespace(t) {
-		return // no events come, and TestWatchExecs says so
+		return // no events come here; TestWatchExecs checks the error for that
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -132,7 +134,7 @@ func TestWatchExecsOverrun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const least = 256 // that an event takes
+	const least = 256 // bytes of the socket's buffer that one event takes at least
 	busy := bounded.Command(t, bounded.Lifetime, "sh", "-c", fmt.Sprintf("i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done", bytes/least))
 	if out, err := busy.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

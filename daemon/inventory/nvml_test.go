@@ -26,8 +26,8 @@ import (
 
 const lookEnv = "INVENTORY_TEST_LOOK"
 
-// TestMain also runs the program that reads the simulated machine, because the path of libraries is read when a
-// process starts.
+// TestMain runs the tests. With lookEnv in the environment it runs look instead: LD_LIBRARY_PATH, which leads to the
+// simulated driver, counts only if it is set when a process starts.
 func TestMain(m *testing.M) {
 	if os.Getenv(lookEnv) != "" {
 		if err := look(os.Stdin, os.Stdout); err != nil {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// answer is the output of that program for each line that it reads.
+// answer has the devices and readings that look prints for each line that it reads.
 type answer struct {
 	Devices []Device
 	Why     string
@@ -69,7 +69,7 @@ func look(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// machine is a simulated machine.
+// machine is an environment in which programs find the simulated driver.
 type machine struct {
 	t   *testing.T
 	env []string

@@ -174,7 +174,7 @@ func (l *hangingLibrary) hang(at string) {
 	}
 }
 
-// everything has all optional functions.
+// everything reports each optional function of the library as present.
 type everything struct{}
 
 func (everything) LookupSymbol(string) error { return nil }

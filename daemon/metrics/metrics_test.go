@@ -20,8 +20,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file checks the exported metrics: values against a snapshot that the test makes, form
-// against the linter and the parser of Prometheus, and names against docs/reference/metrics.md.
+// This file checks the exported metrics: values against a snapshot that the test makes, form with
+// the linter and the pedantic registry of Prometheus, and names against docs/reference/metrics.md.
 // tests/metrics reads the metrics of a running daemon.
 
 const gib = accounting.Bytes(1 << 30)
@@ -151,8 +151,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestLint checks names and help texts by the recommendations of Prometheus, and the text by its
-// own parser.
+// TestLint checks names, help texts and the text format with the linter of Prometheus, and the
+// consistency of the metrics with its pedantic registry.
 func TestLint(t *testing.T) {
 	all := text(t, sample(), Options{Jobs: true})
 	problems, err := promlint.New(strings.NewReader(all)).Lint()

@@ -29,8 +29,8 @@ func TestCredential(t *testing.T) {
 	}
 }
 
-// TestCredentialOfANarrowSocket checks that the worker has the group of the daemon's socket, and no
-// other.
+// TestCredentialOfANarrowSocket checks that root's worker gets the group of the daemon's socket if
+// the socket is open to that group and not to all users. It gets no other group.
 func TestCredentialOfANarrowSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	if err := os.WriteFile(socket, nil, 0o600); err != nil {
@@ -102,7 +102,8 @@ func TestListenUnix(t *testing.T) {
 	}
 }
 
-// TestSilentWorker checks that a stopped worker is ended.
+// TestSilentWorker checks that a worker that does not answer is ended. The worker here stops itself
+// with SIGSTOP.
 func TestSilentWorker(t *testing.T) {
 	dir, err := os.MkdirTemp("", "gpuarb-test-")
 	if err != nil {

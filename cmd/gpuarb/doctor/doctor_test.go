@@ -126,7 +126,8 @@ func TestDoctorSick(t *testing.T) {
 	}
 }
 
-// TestDoctorKernel checks the comparison of the kernel's driver with its library.
+// TestDoctorKernel checks the finding about NVIDIA's kernel module and libcuda.so.1: both present,
+// each without the other, and the library in a folder that programs do not search.
 func TestDoctorKernel(t *testing.T) {
 	version := map[string]string{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.1  now\nGCC\n"}
 	with, bare := machine(t, version), t.TempDir()

@@ -74,7 +74,8 @@ func target(t *testing.T, kind Kind, name string) Target {
 
 const library = "/usr/lib/gpuarb/libgpuarb.so"
 
-// enable writes the blocks without starting programs.
+// enable writes the blocks that Machine.Enable writes. Unlike Enable it starts no programs to try
+// the library.
 func enable(t *testing.T, m Machine, which Target, memory string) {
 	t.Helper()
 	check(t, m.write(which, library, memory))
@@ -87,7 +88,8 @@ func disable(t *testing.T, m Machine, which Target) {
 	}
 }
 
-// TestUndone checks that Disable restores all files to the byte, after any order of Enable.
+// TestUndone checks that Disable restores all files to the byte, although several targets were
+// enabled, each twice, and are disabled in another order.
 func TestUndone(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"nothing there": {},
@@ -295,7 +297,8 @@ func TestPageForOtherDistributions(t *testing.T) {
 	}
 }
 
-// TestPageNamesEveryFile finds each file that enable writes in docs/admin/control.md.
+// TestPageNamesEveryFile checks that docs/admin/control.md names each file that `gpuarb enable`
+// writes.
 func TestPageNamesEveryFile(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/admin/control.md")
 	if err != nil {

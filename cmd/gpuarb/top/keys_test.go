@@ -16,8 +16,8 @@ import (
 // This file checks that docs/reference/top.md has the same keys as the code. top_test.go presses
 // them.
 
-// keysInCode returns the keys that pressKey, move and viewKey handle: the strings of their cases,
-// and the keys of the map of steps.
+// keysInCode returns the keys that pressKey, move and viewKey handle. It finds them in the source:
+// the strings after case, and the keys of the map of steps in move.
 func keysInCode(t *testing.T) map[string]bool {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "keys.go", nil, parser.SkipObjectResolution)
