@@ -64,8 +64,9 @@ func TestLimitsOfAllSessionsOrNone(t *testing.T) {
 	}
 }
 
-// TestKeptLimitIsOneOrTheOther checks that no crash leaves half a record of a live limit. If a daemon left two
-// records, the complete one is restored.
+// TestKeptLimitIsOneOrTheOther checks that a daemon never writes to a limit's record while the record is in force, so
+// that no crash leaves half a record. If a daemon left an old and a new record for one device, the next daemon
+// applies the one with more limits last, so that this one counts.
 func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	b := newBench(t, 1<<30)
 	c := b.child(1 << 20)

@@ -139,7 +139,7 @@ func TestChange(t *testing.T) {
 	if old != MakeCreditWord(100, 3, FlagNotify) || now != MakeCreditWord(40, 4, FlagClosed) || CreditWord(w.Load()) != now {
 		t.Errorf("%v became %v, the word is %v", old, now, CreditWord(w.Load()))
 	}
-	// A client comes between the look and the swap: f runs again on what it left.
+	// A client changes the word between change's load and its swap: f runs again on the new value.
 	runs := 0
 	old, now = change(w, 5, func(w2 CreditWord) CreditWord {
 		if runs++; runs == 1 {
@@ -168,7 +168,7 @@ func TestCreditIsConserved(t *testing.T) {
 			for !stop.Load() {
 				n := rng.Uint64N(64)
 				if n == 0 {
-					runtime.Gosched() // with few cores the others must have their turn
+					runtime.Gosched() // on a machine with few cores the other goroutines must run, too
 				}
 				if _, ok := TakeCredit(w, low, n); ok {
 					taken.Add(1)
@@ -206,7 +206,7 @@ func TestCreditIsConserved(t *testing.T) {
 			low.Store(uint64(w.WithFlags(0).WithEpoch(epoch)))
 			return w
 		})
-		granted += now.Credit() - old.Credit() // may wrap down: that is subtraction
+		granted += now.Credit() - old.Credit() // wraps around if credit was recalled, and so subtracts it
 		if got := CreditWord(w.Load()); got.Flags() != now.Flags() || got.Epoch() != epoch {
 			t.Fatalf("clients changed more than credit: %v after %v", got, now)
 		}

@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	l.leave(root, soloWeight)
-	l.leave(a, soloWeight) // a place for each of what was refused
+	l.leave(a, soloWeight) // now the process, the user and the total each have a free place
 	if err := l.enter(b); err != nil {
 		t.Error(err)
 	}
@@ -154,5 +154,5 @@ func answerAll(c *Conn) {
 func (l *connLimits) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (l.total + soloWeight - 1) / soloWeight // a part of one is one
+	return (l.total + soloWeight - 1) / soloWeight // rounded up
 }
