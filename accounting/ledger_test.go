@@ -18,7 +18,7 @@ func streams(n int) accounting.Amounts {
 	return accounting.Amounts{accounting.Streams: accounting.Bytes(n)}
 }
 
-// machine is a ledger with one device of the given capacity.
+// machine returns a ledger with one device of the given capacity.
 func machine(t *testing.T, capacity accounting.Bytes) *accounting.Ledger {
 	t.Helper()
 	l := accounting.NewLedger()
@@ -210,8 +210,8 @@ func TestSaturation(t *testing.T) {
 	}
 }
 
-// Contexts and other overhead of leases (Overhead), and reservations of it, lower the capacity of the device. A reservation and the overhead below
-// it count once.
+// TestOverheadLowersTheCapacity checks that overhead of leases, such as contexts, and overhead that is reserved for a budget lower the
+// capacity of the device. Of a reservation and the overhead of the leases below it only the larger counts.
 func TestOverheadLowersTheCapacity(t *testing.T) {
 	l := machine(t, 1000)
 	job := l.OpenBudget(nil)

@@ -35,7 +35,7 @@ type (
 		budgets  []*modelBudget
 		caps     []*modelBudget
 		leases   []*modelLease
-		opened   int // budgets, ever
+		opened   int // number of budgets opened so far, also closed ones; the ID of the last
 	}
 )
 
@@ -303,7 +303,7 @@ func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 		l.granted += n
 		return
 	}
-	if !refused || n > mostHeld-l.granted-l.charged { // more than one lease can hold
+	if !refused || n > mostHeld-l.granted-l.charged { // a single lease may not hold that much, which is not a limit of the model
 		return
 	}
 	if got, _ := owner(r.Budget); got != at {
@@ -329,7 +329,7 @@ func (m *model) yields(t *rapid.T, r *accounting.Refusal, at *modelBudget, l *mo
 			continue
 		}
 		gain := l.real.Check(memory(n)).Yield(other.real, min(other.granted, r.Short))
-		if gain < r.Short || r.Short == accounting.Max || other.away > 0 { // Max: that, or more
+		if gain < r.Short || r.Short == accounting.Max || other.away > 0 { // Max: the exact number is not known
 			continue
 		}
 		other.granted -= gain
