@@ -114,7 +114,7 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 func BenchmarkSearch(b *testing.B) {
 	const n = 1000
 	p := waiting()
-	p.DeadlockGrace = time.Hour // only the strict search is due
+	p.DeadlockGrace = time.Hour // the loose search is not due: deadlock.go explains both kinds
 	w := newWorld(b, p, n)
 	var all []*client
 	for i := range n {
@@ -132,7 +132,7 @@ func BenchmarkSearch(b *testing.B) {
 		for _, c := range all {
 			c.threaded(2)
 		}
-		w.arb.Settle(w.now, s) // what it found does not stand
+		w.arb.Settle(w.now, s) // each job has a running thread now, so that the deadlock does not exist and no request is refused
 		for _, c := range all {
 			c.threaded(1)
 		}

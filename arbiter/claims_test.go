@@ -58,7 +58,7 @@ func TestClaimPrefersFreeDevice(t *testing.T) {
 	w := newWorld(t, rules.DefaultPolicy(), gib, gib)
 	gone := w.client(0, 0)
 	gone.must(100)
-	gone.free(100) // without a word
+	gone.free(100) // the client sends no report
 	if a := w.mustClaim(arbiter.JobRequest{}); !slices.Equal(a.Devices, []int{0}) {
 		t.Errorf("after the last object: %+v", a)
 	}

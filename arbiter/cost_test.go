@@ -288,8 +288,8 @@ func TestExpectedContextCostLastsDuringCall(t *testing.T) {
 	w.served(o.Waiting)
 }
 
-// TestWaitingContextHasNoExpectedCost: a client that waits for a context is not making one, so that an earlier expected cost does not count
-// for it.
+// TestWaitingContextHasNoExpectedCost: a client that waits for a context is not making one yet. So the expected cost of its earlier context
+// ends with the second reading, although the library reports a call that makes a context.
 func TestWaitingContextHasNoExpectedCost(t *testing.T) {
 	w := newWorld(t, costly(300), 6000)
 	x := w.telling(reading.ClientReport{})

@@ -30,7 +30,7 @@ func TestWaitingRequestFollowsItsJob(t *testing.T) {
 	}
 	w, one, ticket := begin(arbiter.JobRequest{Min: ptr(size(300))})
 	one.free(100)
-	w.pass(2 * time.Millisecond) // the time at which collected frees are handled
+	w.pass(2 * time.Millisecond) // if many requests wait, the arbiter handles all frees of this time in one cycle
 	w.served(ticket)
 	w, one, ticket = begin(arbiter.JobRequest{Max: ptr(size(400))})
 	one.word.told.Known = true
@@ -69,7 +69,8 @@ func TestAUsersLimitIsSetAgain(t *testing.T) {
 	}
 }
 
-// TestNewClientsBelowLimitReportFrees: a client that comes below a limit at which a request already waits reports what it frees.
+// TestNewClientsBelowLimitReportFrees: while a request waits at a new limit of a user, all clients of the user report what they free. This
+// includes clients that have asked for nothing since the limit was set.
 func TestNewClientsBelowLimitReportFrees(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	late, holder, waits := w.client(0, 0), w.client(0, 0), w.client(0, 0)
@@ -81,7 +82,7 @@ func TestNewClientsBelowLimitReportFrees(t *testing.T) {
 	if err := w.arb.SetUserLimits(w.now, 1000, "", rules.Change{Device: rules.AllDevices, Max: ptr(size(100))}); err != nil {
 		t.Fatal(err)
 	}
-	holder.alloc(0) // is under it from here on, as is who waits
+	holder.alloc(0) // holder asks after the change of the limit; late does not
 	ticket := waits.wait(61)
 	w.arb.Finish(w.now)
 	holder.free(40)
@@ -91,11 +92,12 @@ func TestNewClientsBelowLimitReportFrees(t *testing.T) {
 	w.served(ticket)
 }
 
-// TestNewClientsBelowLimitLeaveLessRoom: a waiting request is evaluated again when clients that hold memory come below its limit.
+// TestNewClientsBelowLimitLeaveLessRoom: a waiting request is evaluated again when a new limit applies to its client and to clients that
+// hold memory.
 func TestNewClientsBelowLimitLeaveLessRoom(t *testing.T) {
 	p := capped(3, rules.ScopeProcess)
 	p.Defaults.OnFull = rules.OnFullWait
-	for range 12 { // jobs come under it in any order
+	for range 12 { // maps are iterated in random order
 		w := newWorld(t, p, 1000)
 		in := func(cgroup string) *client {
 			process := w.process(bob, "x")
@@ -105,7 +107,7 @@ func TestNewClientsBelowLimitLeaveLessRoom(t *testing.T) {
 		holder, other, waits, last := in("/box"), in("/"), in("/box"), in("/")
 		holder.must(80)
 		other.must(900)
-		waits.wait(50) // and has a slot set aside for it
+		waits.wait(50) // it waits for bytes, and no later request gets the third slot
 		ticket := last.streams(1).Waiting
 		for range 50 {
 			in("/box")
@@ -240,7 +242,7 @@ func TestDeadlinesDoNotWaitForASearch(t *testing.T) {
 	for _, c := range all {
 		c.alloc(2)
 	}
-	w.pass(time.Second) // the clients are told how they stand
+	w.pass(time.Second) // the clients get their notices, which are then not due
 	s := w.arb.Search(w.now)
 	if due := w.arb.Due(); !due.After(w.now) || due.After(w.now.Add(4*time.Second)) || w.arb.Search(w.now) != nil {
 		t.Errorf("due %v from now, while a search runs", due.Sub(w.now))

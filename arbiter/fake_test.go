@@ -42,7 +42,7 @@ type word struct {
 	gone    bool // the page cannot be reached
 	told    reading.ClientReport
 	streams int  // number of streams, while lent is true
-	most    int  // most streams
+	most    int  // most streams that the client may have, while lent is true
 	lent    bool // the stream count is delegated to the client
 
 	beforeTake func() // called just before the arbiter recalls credit; nil: nothing

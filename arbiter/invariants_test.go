@@ -20,8 +20,8 @@ import (
 // invariants I1 and I2.
 
 // TestInvariants drives many clients at random: allocations by both paths, frees, ends of processes, limits, readings and invalid credit
-// words. There are two devices, jobs, and a budget that one user shares. It checks I1 to I4 after every step, and at the end that no lease
-// holds anything.
+// words. There are two devices, jobs, and a budget that one user shares. It checks I1, I2 and the rows of leases after every step,
+// and at the end that no lease holds anything.
 func TestInvariants(t *testing.T) {
 	for name, mins := range map[string]bool{"plain": false, "reservations": true} {
 		t.Run(name, func(tb *testing.T) {
@@ -147,7 +147,8 @@ func (u *universe) checkSnapshots(t *rapid.T, whole figures.Snapshot, of *modelL
 	}
 }
 
-// checkRow checks I1, I3 (extra usage of a process is charged to it and to no other process) and I4 on one lease.
+// checkRow checks I1 on one lease, and that its row shows what its client really uses. Unexplained usage must be charged to the process
+// that has it, and to no other.
 func (u *universe) checkRow(t *rapid.T, l *modelLease, row figures.LeaseState) {
 	if row.Granted != l.word.granted || row.Used+row.Credit != row.Granted || row.Pending > row.Used {
 		t.Fatalf("granted %d, and the word adds up to %d: %+v", row.Granted, l.word.granted, row)

@@ -43,10 +43,10 @@ func (s *scene) jobOf(c *client) uint64 {
 	return 0
 }
 
-// span lets an odd number of milliseconds pass, during which the script says what must count.
+// span lets time pass in seven equal pauses, which are longer in each call. The arguments say which pressures must count this time.
 func (s *scene) span(some, full, bSome, bFull bool) {
 	s.pauses++
-	for range 7 { // the clock ticks meanwhile
+	for range 7 { // several calls of Tick
 		pause := time.Duration(s.pauses*137+11) * time.Millisecond
 		s.pass(pause)
 		for held, total := range map[*time.Duration]bool{&s.some: some, &s.full: full, &s.bSome: bSome, &s.bAll: bFull} {

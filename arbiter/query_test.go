@@ -13,7 +13,7 @@ import (
 // A program that asks how much memory is free gets the number of bytes that it can allocate. The expected value comes from a second, equal
 // state, in which the program allocates that much and one byte more. alloc_test.go tests the answers to allocations.
 
-// free returns what a query shows as free.
+// freeBytes returns the bytes that a query shows as free.
 func (c *client) freeBytes(device int) accounting.Bytes {
 	c.w.t.Helper()
 	q, err := c.w.arb.Query(c.w.now, c.session, device)

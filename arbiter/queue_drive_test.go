@@ -33,7 +33,7 @@ type drive struct {
 	capped          bool // users are limited now and then
 	upsets          bool // now and then a device is lost, a session resumes, or the daemon is restarted
 	policy          rules.Policy
-	afterwards      bool // what became of the last request was told after its call
+	afterwards      bool // the last request had to wait at first, and its decision came after its call; settled has compared it
 	pressures       refPressures
 	held            []arbiter.Result // taken from the arbiter, and not compared yet
 }
@@ -346,7 +346,7 @@ func (d *drive) forget(j *refJob) {
 	d.jobs = slices.DeleteFunc(d.jobs, func(x *refJob) bool { return x == j })
 }
 
-// answer is the answer that a request got.
+// answer is the arbiter's reply to a request: granted, a ticket if it waits, or the reason of its refusal.
 type answer struct {
 	granted bool
 	ticket  arbiter.TicketID
@@ -894,7 +894,7 @@ func (d *drive) limitCgroup() {
 
 // pass lets time pass.
 func (d *drive) pass() {
-	last := d.world.now // when anything moved at the latest
+	last := d.world.now // after this time requests are decided by their deadlines only
 	d.after(time.Duration(d.rng.IntN(40)) * time.Second / time.Duration(1+d.rng.IntN(20)))
 	if d.world.now.Sub(last) < d.grace {
 		return

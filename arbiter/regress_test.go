@@ -12,8 +12,8 @@ import (
 // This file has regression tests: each repeats, in few steps, a mistake of the arbiter that random steps against the reference
 // (queue_drive_test.go) or a model (invariants_test.go) once found.
 
-// TestServedNewcomerCountsAsHolder: a newcomer that is served counts as a holder at once, within the same pass over the
-// queue.
+// TestServedNewcomerCountsAsHolder: a job without memory that is served counts as a holder of memory at once. In the same admission cycle its
+// next request blocks later requests of jobs that have not held memory for longer.
 func TestServedNewcomerCountsAsHolder(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder, newcomer, running := w.client(0, 0), w.client(0, 0).threaded(2), w.client(0, 0).threaded(2)
@@ -97,7 +97,8 @@ func TestRequestForTwoDevicesBlocksNarrowly(t *testing.T) {
 	}
 }
 
-// TestOutOfTurnIsEvaluatedAgain: a grant to another job may have taken the room of a request that would be served out of turn.
+// TestOutOfTurnIsEvaluatedAgain: a request may be served before an earlier one that waits for its job, but not if a grant to another job
+// has taken its room meanwhile. Then a smaller request of its job is served.
 func TestOutOfTurnIsEvaluatedAgain(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(600))}}
@@ -127,8 +128,8 @@ func TestPreferenceComesBeforeConvenience(t *testing.T) {
 	}
 }
 
-// TestUnreportedFreeLosesSlot: if slots.max is lowered, a client that freed everything without a report does not get its slot back
-// first.
+// TestUnreportedFreeLosesSlot: after slots.max was lowered, a client that freed everything without a report has no slot any more. Its next
+// request needs a free slot like that of any client.
 func TestUnreportedFreeLosesSlot(t *testing.T) {
 	w := newWorld(t, capped(2, ""), 1000)
 	one, two := w.client(0, 0), w.client(0, 0)
@@ -172,7 +173,7 @@ func TestJobDoesNotStartAfterSlotsMaxWasSet(t *testing.T) {
 func TestARefusalLeavesTheAskerItsIdleCredit(t *testing.T) {
 	for name, refused := range map[string]struct {
 		uid   uint32
-		bytes accounting.Bytes // idle credit and all, one too many
+		bytes accounting.Bytes // requested bytes: one more than are left, including the idle credit of asker
 		want  arbiter.Reason
 	}{
 		"the shared budget is full": {eve, 207, arbiter.ReasonSharedFull},

@@ -63,7 +63,7 @@ func TestStreamsAreNotDelegated(t *testing.T) {
 	}
 }
 
-// wish returns a client with limits of its own.
+// wish returns a client whose session asks for limits of its own.
 func (w *world) wish(t *testing.T, r arbiter.SessionRequest) *client {
 	t.Helper()
 	r.Process = w.process(1000, "ffmpeg")
@@ -141,7 +141,7 @@ func TestStreamsOfADaemonBefore(t *testing.T) {
 	w := newWorld(t, withStreams(4), 1000)
 	c := w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Streams: 1, Contexts: 1})[0]
 	x := c.word
-	x.streams, x.most, x.lent = 3, 4, true // what was written down is older
+	x.streams, x.most, x.lent = 3, 4, true // the page has a newer count than the record, which has 1
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
 		t.Errorf("%d streams, the page says 3", n)
 	}
@@ -157,7 +157,7 @@ func TestStreamsOfADaemonBefore(t *testing.T) {
 }
 
 // TestStreamsAgainstACount lets clients create and destroy streams among changes of limits, contexts and waiting requests, and compares
-// each with its own count.
+// the streams of each client and of the device with the counts of the test.
 func TestStreamsAgainstACount(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -200,7 +200,7 @@ func TestStreamsAgainstACount(t *testing.T) {
 				most[c] = n
 			}
 			for decided := w.arb.Decisions(); len(decided) > 0; decided = w.arb.Decisions() {
-				for _, d := range decided { // a client that waited gets none
+				for _, d := range decided { // the test counts no stream for a request that waited, so that a later grant is taken back
 					w.arb.TakeBack(w.now, d.Receipt)
 				}
 			}

@@ -120,7 +120,8 @@ func (n naive) check(t *rapid.T, s *sets) {
 	}
 }
 
-// full reports whether a job can get no more permits, like Sets.Full, but with each rule of the package written out and all permits counted.
+// full reports whether a job cannot get the permits that it asks for, like Sets.Full. It spells out each rule of the package, and counts all
+// permits each time.
 func (n naive) full(job int, asks permit.Kinds, caps permit.Caps) bool {
 	others := func(k permit.Kind) bool { return n.of(k, 0) > n.of(k, job) }
 	switch {

@@ -64,10 +64,10 @@ func TestAverages(t *testing.T) {
 		want    [Averages]int
 	}{
 		{"before the first step", []change{{0, true, false}}, 1_999, [...]int{0, 0, 0}},
-		// 100 % × (2048−1677, −1981, −2034)/2048 = 18.11…, 3.27…, 0.68…
+		// after one step an average is 100 % × (2048 − decay)/2048, with the decays 1677, 1981 and 2034: 18.11…, 3.27…, 0.68…
 		{"one step", []change{{0, true, false}}, 2_000, [...]int{1811, 327, 68}},
 		{"half a step", []change{{0, true, false}, {1_000, false, false}}, 2_000, [...]int{905, 163, 34}},
-		// a sample is whole percents: 10 ms of 2 s are 0 %
+		// the share of a step is rounded down to whole percents: 19 ms of 2 s are 0 %
 		{"less than a percent", []change{{0, true, false}, {19, false, false}}, 2_000, [...]int{0, 0, 0}},
 		{"for ever", []change{{0, true, false}}, 3_600_000, [...]int{10000, 10000, 10000}},
 		{"long ago", []change{{0, true, false}, {3_600_000, false, false}}, 36_000_000, [...]int{0, 0, 0}},

@@ -16,8 +16,8 @@ const mib accounting.Bytes = 1 << 20
 // figure is one reading of a process: the bytes that the device reports, and those that the process uses by its own count.
 type figure struct {
 	says, used       accounting.Bytes
-	before, peak     accounting.Bytes // at the beginning of the reading, and since
-	overhead, excess accounting.Bytes // wanted after it
+	before, peak     accounting.Bytes // bytes used when the reading began; most bytes used since then
+	overhead, excess accounting.Bytes // expected after the reading
 }
 
 func TestReadings(t *testing.T) {
