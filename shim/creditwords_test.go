@@ -74,7 +74,7 @@ func TestLifeOfAWord(t *testing.T) {
 	}
 	b.page.GiveCredit(3, 30+100) // both blocks are freed, and the mark stays
 	b.check(t, 150, 150, 130)
-	b.Grant(150, 10) // used 10: the old mark must not be counted with the new sum
+	b.Grant(150, 10) // 10 bytes are used; the peak must not be computed from the old low-water mark and the new sum
 	b.check(t, 150, 160, 130)
 	if got := b.Take(160, 70); got != 70 {
 		t.Errorf("took %d, want 70", got)
@@ -378,7 +378,7 @@ func TestStreamsTakenFromWhoNeverRests(t *testing.T) {
 func TestStreamsHaveOneOwner(t *testing.T) {
 	b := newBench(t)
 	const most, clients, rounds = 5, 4, 3000
-	var mine, all atomic.Int64 // mine: streams that were given back while the daemon had the count
+	var mine, all atomic.Int64 // mine: minus the streams that clients destroyed while the daemon had the count; all: streams that exist
 	var clientsDone sync.WaitGroup
 	for range clients {
 		clientsDone.Go(func() {

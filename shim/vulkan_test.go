@@ -25,9 +25,9 @@ func manifest(t *testing.T, folder string) {
 	}
 }
 
-// TestLayer checks that the variable suffices if the Vulkan loader finds the manifest itself.
-// Otherwise the loader gets the folder too, and the user's own folders stay. Without removes what
-// was added.
+// TestLayer checks that GPUARB_VULKAN suffices if the Vulkan loader finds the manifest itself.
+// Otherwise variables of the loader name the folder of the manifest too, beside the user's own
+// folders. withoutLayer removes everything that withLayer added.
 func TestLayer(t *testing.T) {
 	root := t.TempDir()
 	built, installed := root+"/build/vulkan", root+"/usr/share/vulkan/implicit_layer.d"
