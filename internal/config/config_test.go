@@ -92,7 +92,7 @@ container = "c1"
 
 func ptr[T any](v T) *T { return &v }
 
-// loadText calls Load with one file that holds text.
+// loadText parses text as the content of one file with that name.
 func loadText(name, text string) (*Config, error) {
 	return Parse(name, []byte(text))
 }

@@ -16,7 +16,7 @@ import (
 // gpuarb.toml(5) is made.
 type entry struct {
 	section, key, kind, fallback, meaning string
-	sections                              []string // sections that the heading names; section: the only one, if the row says so
+	sections                              []string // sections in the heading above the table; only section counts if the row has it
 }
 
 var (
@@ -116,7 +116,7 @@ func (e entry) check(t *testing.T, section, where string) {
 	}
 	kind, _, _ := strings.Cut(strings.Fields(e.kind)[0], ":")
 	value := values[kind]
-	if kind == "word" { // the first word in quotes
+	if kind == "word" { // the example is the first word in quotes in the meaning
 		value.good = regexp.MustCompile(`"[a-z]+"`).FindString(e.meaning)
 	} else if value.good == "" {
 		value.good = texts[e.key]
@@ -132,7 +132,7 @@ func (e entry) check(t *testing.T, section, where string) {
 	e.checkDefault(t, section, where)
 }
 
-// checkDefault compares the default with the default of a configuration without a file.
+// checkDefault compares the default on the page with the default in force without a file.
 func (e entry) checkDefault(t *testing.T, section, where string) {
 	t.Helper()
 	_, inForce, found := strings.Cut(Defaults().String(), "\n["+section+"]\n")

@@ -60,8 +60,8 @@ func TestLostLineFits(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that any bytes are an error, or an event of this version whose line reads back
-// to an equal event.
+// FuzzParse checks that any bytes are an error, or an event of this version, whose line is bounded
+// and can be parsed again.
 func FuzzParse(f *testing.F) {
 	f.Add(events.LostLine(now, 5))
 	e := events.Event{Time: now, Kind: events.Deadlock, Parties: []events.Party{{Job: 1, Holds: []events.Hold{{Device: 1, Slot: true}}}}}

@@ -16,7 +16,7 @@ import (
 
 var now = time.Date(2026, 11, 25, 12, 0, 0, 123456789, time.UTC)
 
-// text returns a line of a size that names its owner.
+// text returns a line of size bytes, which begins with its owner and its number.
 func text(owner, number, size int) []byte {
 	line := fmt.Appendf(nil, "%d %d ", owner, number)
 	return append(append(line, bytes.Repeat([]byte("x"), size-len(line)-1)...), '\n')

@@ -126,7 +126,7 @@ func TestWithEnvironAtEndOfExec(t *testing.T) {
 // the variable.
 func TestWithEnvironOnBusyMachine(t *testing.T) {
 	r := NewReader()
-	r.Root = root(t, map[string]string{"7/environ": "", "7/cmdline": ""}) // without a stat file
+	r.Root = root(t, map[string]string{"7/environ": "", "7/cmdline": ""}) // no stat file: the process has ended meanwhile
 	rests := 0
 	got := r.withEnviron(map[string]uint32{"GPUARB_TEST_ENVIRON=1": uint32(os.Getuid())}, func() bool { rests++; return rests < 100 })
 	if len(got) != 0 || rests != environPasses-1 {

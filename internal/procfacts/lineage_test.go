@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process counts as having a library mapped, also after an upgrade has replaced the file. facts_test.go tests
+// A process counts as having a library mapped, also after an upgrade has deleted the file. facts_test.go tests
 // whether a process has its lease page mapped.
 
-// TestHasMappedAfterAnUpgrade checks that a mapped file is found after its name was deleted or given to another file.
+// TestHasMappedAfterAnUpgrade checks that a mapped file is found by its name, also after the file was deleted.
 func TestHasMappedAfterAnUpgrade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libmapped.so")
 	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {

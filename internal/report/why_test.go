@@ -12,8 +12,8 @@ import (
 // `gpuarb why` says which budget limits a job and which command helps. The expected sentences are
 // written by hand. report_test.go tests the tables.
 
-// limited returns a job that uses a part of its own budget of 2 MiB. It shares a user's budget, of
-// which more is reserved.
+// limited returns a job that uses a part of its own budget of 2 MiB. It shares the
+// 6 GiB budget of its user. Only 1 GiB of that is free, because most of it is reserved.
 func limited(used accounting.Bytes) figures.Snapshot {
 	const mib = accounting.Bytes(1 << 20)
 	return figures.Snapshot{

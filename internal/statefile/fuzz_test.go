@@ -63,7 +63,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// begin makes a file with a record in each table.
+// begin makes a file with two records in each table except that of cgroups.
 func begin(t *testing.T, path string) {
 	t.Helper()
 	s, _, err := Open(path)

@@ -84,7 +84,7 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestForeign checks that a file which other users can write, or a symbolic link, is neither read nor written.
+// TestForeign checks that a symbolic link, and a file that other users own or can write, are neither read nor written.
 func TestForeign(t *testing.T) {
 	good := saved(t)
 	for name, put := range map[string]func(path string) error{
