@@ -115,9 +115,9 @@ func TestCgroupFolder(t *testing.T) {
 	}
 }
 
-// TestCgroupsOfHybridMachines checks that a limit and a rule of a cgroup hold its processes, whichever hierarchy has the cgroup.
-// This holds even if a process has a longer path in another hierarchy. A process whose cgroups in two hierarchies have the same path
-// counts once.
+// TestCgroupsOfHybridMachines checks a machine with both cgroup hierarchies, v1 and v2: a limit and a rule of a cgroup
+// bind its processes, whichever hierarchy has the cgroup. This holds even if a process has a longer path in another
+// hierarchy. A process whose cgroups in two hierarchies have the same path counts once.
 func TestCgroupsOfHybridMachines(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
@@ -171,7 +171,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
 	u := m.OtherUser(anne)
 	unified, old := m.Cgroup(), m.CgroupV1()
-	end := func(p *rig.Program) { // until the process has ended, the next program has less
+	end := func(p *rig.Program) { // and waits until the next program can have all memory
 		t.Helper()
 		p.End()
 		rig.Eventually(t, "its memory is free again", func() bool { return len(m.Snapshot().Leases) == 0 })
@@ -231,7 +231,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 		limited(unit, "50M")
 		again(unit)
 		limited(unit, "50M")
-		write(unit, "60M") // this limit was set by path, and still is
+		write(unit, "60M") // a limit that was set by path stays one when the folder changes its value
 		again(unit)
 		limited(unit, "60M")
 		m.Remove(unit)

@@ -14,7 +14,8 @@ import (
 // These tests hold that a process cannot give itself more: root in a container has only the rights of a user outside
 // it, and no process can raise the limit of a cgroup that it runs in. cgroup_test.go has the limits themselves.
 
-// Commands that isolate a process in the way of a container, as far as the daemon treats its root differently.
+// Beginnings of command lines that isolate a process as a container does, in the respects in which the daemon treats
+// root there differently: the PID namespace, the user namespace, or both.
 var (
 	ownPIDs  = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	ownUsers = []string{"unshare", "--user", "--map-root-user"}
@@ -24,7 +25,7 @@ var (
 // overwrite is a shell command that writes $1 into the file $0, and prints the error if it cannot.
 const overwrite = `printf %s "$1" | tee "$0" >/dev/null`
 
-// behind returns a command that runs cmd behind walls.
+// behind returns cmd with walls put before its command line; walls is one of the isolating beginnings above.
 func behind(m *rig.Machine, walls []string, cmd *exec.Cmd) *exec.Cmd {
 	words := append(slices.Clone(walls), cmd.Args...)
 	return m.Command(cmd.Env, words[0], words[1:]...)

@@ -116,7 +116,7 @@ func TestFurtherContextsInADeadlock(t *testing.T) {
 		t.Errorf("it says %q", two.Stderr())
 	}
 	one.Expect("ready")
-	one.Line() // the allocation of no bytes
+	one.Line() // the answer to "alloc b 0"
 	one.Wait()
 	idle(m)
 }

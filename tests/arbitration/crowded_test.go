@@ -14,7 +14,8 @@ import (
 // greatest allowed number of waiting requests. Time limits and signals end such a wait like any other.
 // tests/attack/crowded_test.go has the same bound over the protocol.
 
-// waitingThreads is the number of threads of one process that can wait in the queue, each on its own connection (GA_LANES_TO_WAIT).
+// waitingThreads is the number of threads of one process that can wait in the queue, each on its own connection
+// (GA_CONNECTIONS_TO_WAIT).
 const waitingThreads = 60
 
 // crowdOf is the number of threads of a program, more than can wait in the queue. Each thread allocates 1 MiB and frees it.

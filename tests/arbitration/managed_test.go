@@ -96,7 +96,8 @@ func TestManagedMemoryCountsAgainstBudgets(t *testing.T) {
 	b.End()
 }
 
-// TestManagedMemoryFillsItsReservation checks that managed memory on the device fills its job's reservation first, and occupies no further memory.
+// TestManagedMemoryFillsItsReservation checks that managed memory on the device is part of its job's reservation: other
+// programs lose free memory only for what exceeds the reservation.
 func TestManagedMemoryFillsItsReservation(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)

@@ -16,7 +16,7 @@ import (
 // This test holds that users in a group share the budget of the group's rule, however their programs are started, and
 // also over a kill of the daemon. userlimit_test.go has limits that are set while programs run.
 
-// UIDs and GIDs of three students; they need no entry in /etc/passwd.
+// UIDs of three students and their teacher, and the GID of the class; they need no entry in /etc/passwd.
 const (
 	anne, bert, carl, teacher = 61001, 61002, 61003, 61004
 	class                     = 61100

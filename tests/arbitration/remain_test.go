@@ -51,7 +51,8 @@ func leaveBehind(t *testing.T, m *rig.Machine, script string) (goOn func(), said
 		}
 }
 
-// livesOn waits until the daemon has seen that the command of the job has ended.
+// livesOn waits until the daemon has logged that the command of a job has ended and that other processes of the job
+// still run.
 func livesOn(m *rig.Machine) {
 	m.T.Helper()
 	m.AwaitLog("something of it lives on")
@@ -106,7 +107,7 @@ func TestJobEndsWithNothingLeft(t *testing.T) {
 	livesOn(m)
 	m.Kill()
 	goOn()
-	// gpuarb run named this daemon, so without it the program is refused.
+	// The program is below gpuarb run, so it is refused memory while no daemon runs.
 	rig.Eventually(t, "the program has ended", func() bool { return strings.Contains(said(), "alloc a err") })
 	m.Start()
 	idle(m)

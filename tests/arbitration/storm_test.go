@@ -31,7 +31,8 @@ var (
 	stormHold      = flag.Duration("arbitration.hold", 4*time.Millisecond, "the longest that a claim is held in a storm")
 )
 
-// stormEnv is the variable that turns the test's own binary into a process of a storm: it has the socket and a folder.
+// stormEnv is the variable that turns the test's own binary into a process of a storm. Its value is the path of the
+// socket, "|" and the path of a folder.
 const stormEnv = "GPUARB_TEST_STORM"
 
 func TestMain(m *testing.M) {
@@ -77,7 +78,8 @@ func claimer(socket, dir string) error {
 	}
 }
 
-// hold holds a claim for a random short time, and counts that it did.
+// hold keeps a claim for a random short time under the lock of the claimed device's file, and appends the device's
+// index to the file held. One time in five it kills this process.
 func hold(dir string, held *os.File, claim *ipc.Claim) error {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("device-%d", claim.Devices[0].Index)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 // run. The expected values are what the programs can still allocate. quarter_test.go has the budgets in the
 // configuration, and cgroup_test.go the limits of cgroups.
 
-// limitTable runs gpuarb limit and returns what it prints, with single spaces between the columns.
+// limitTable checks the exit status and stderr of a gpuarb limit that has run; stderr "" means none. It returns what
+// the command printed, with single spaces between the columns.
 func limitTable(t *testing.T, code int, stderr string, r rig.Result) string {
 	t.Helper()
 	if r.Code != code || !strings.Contains(r.Stderr, stderr) || stderr == "" && r.Stderr != "" {
