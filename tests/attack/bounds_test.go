@@ -54,8 +54,9 @@ func TestJobsOfOneProcess(t *testing.T) {
 	}
 }
 
-// TestRetriesAreCountedOnce: after a restart a client repeats a request for streams under its old number. If the old daemon
-// granted them, they count once. If the client does not report them, they were not taken.
+// TestRetriesAreCountedOnce: after a restart a client repeats a request for streams under its old number. Streams that
+// the old daemon granted count once. If the client then reports that it has no streams, the daemon counts none, and the
+// repeated request is granted again.
 func TestRetriesAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -88,11 +89,11 @@ func TestRetriesAreCountedOnce(t *testing.T) {
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 3 || l.Used != 20<<20 {
 		t.Errorf("after the resume: %+v", l)
 	}
-	check(t, s.Main.Objects(t.Context(), slot)) // the answer was lost
+	check(t, s.Main.Objects(t.Context(), slot)) // reports no streams, like a client that lost the answer
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 0 {
 		t.Errorf("%d streams, the client has none", l.Streams)
 	}
-	ask(1 << 40) // again
+	ask(1 << 40) // repeats the request
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 3 {
 		t.Errorf("%d streams, want the same 3", l.Streams)
 	}
@@ -124,7 +125,7 @@ func TestObjectsWithoutEnd(t *testing.T) {
 	if told == 0 || told > 64 {
 		t.Errorf("%d messages of %d threads were taken", told, ipc.ObjectsMakers)
 	}
-	check(t, s.Main.Objects(t.Context(), slot)) // and that was all
+	check(t, s.Main.Objects(t.Context(), slot)) // ends the list of objects
 	if l := m.Lease(os.Getpid(), 0); int(l.Streams) != told*ipc.ObjectsMakers {
 		t.Errorf("%d streams of %d messages", l.Streams, told)
 	}

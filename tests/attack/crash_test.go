@@ -14,8 +14,8 @@ import (
 // allocate and free. The oracle is the driver's count for each process. settle, which waits until all programs have
 // resumed, is used by the other files, too.
 
-// pause waits for a random time. Tests use it to kill a process at an arbitrary moment, and
-// do not depend on that moment.
+// pause waits for d. Callers choose d at random to kill a process at an arbitrary moment, and do not depend on that
+// moment.
 func pause(d time.Duration) { <-time.After(d) }
 
 // TestDaemonKilledUnderLoad kills the daemon at random moments while twenty programs

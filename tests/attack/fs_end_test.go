@@ -21,8 +21,8 @@ import (
 
 func init() { roles["rootless"] = rootless }
 
-// inside is a process that keeps a folder of the filesystem open, and reads and writes below it until no daemon answers.
-// It goes on even when the filesystem is no longer mounted.
+// inside keeps a folder of the filesystem open, and reads and writes below it until no daemon answers. It goes on even
+// when the filesystem is no longer mounted.
 func inside(folder int) {
 	defer unix.Close(folder)
 	for !errors.Is(reads(folder, "leases"), unix.ENOTCONN) {
@@ -43,7 +43,8 @@ func reads(folder int, name string) error {
 	return err
 }
 
-// rootless starts a daemon as an ordinary user, with a program and a process inside its filesystem, stops the daemon and reports how it ended.
+// rootless starts a daemon as an ordinary user, with a program that holds memory and readers inside its filesystem,
+// stops the daemon and reports how it ended.
 func rootless(a *attacker) error {
 	home := os.Getenv("HOME")
 	for {
@@ -73,7 +74,8 @@ func holds(home string) (*exec.Cmd, error) {
 	return program, err
 }
 
-// stopWhileInside starts a daemon, and stops it as soon as it has a lease and processes are inside its filesystem.
+// stopWhileInside starts a daemon, and stops it as soon as it has a lease and eight goroutines of this process are
+// inside its filesystem.
 func stopWhileInside(home string) (string, error) {
 	var log bytes.Buffer
 	mount := filepath.Join(home, "gpu")

@@ -18,7 +18,8 @@ import (
 
 func init() { roles["visitor"] = visit }
 
-// visit opens and ends sessions one after another ("UUID COUNT"), in every possible way.
+// visit opens and ends sessions one after another ("UUID COUNT"): every second one with Bye, the others by closing the
+// connection, and beside every sixteenth a job.
 func visit(a *attacker) error {
 	words, _ := a.next()
 	device, n := parseUUID(words[0]), 0

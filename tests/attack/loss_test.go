@@ -40,9 +40,8 @@ func TestStoppedDaemonIsResumed(t *testing.T) {
 	}
 }
 
-// TestTakenWithoutADaemon: memory that a program allocates while no daemon runs, and it may run without a limit, is
-// counted by the next daemon. Memory that it freed meanwhile is accepted as
-// freed.
+// TestTakenWithoutADaemon: a program under a bare preload may allocate without a limit while no daemon runs. The next
+// daemon counts that memory, and accepts as freed what the program freed meanwhile.
 func TestTakenWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "8G", NoMount: true})

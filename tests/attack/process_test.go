@@ -15,8 +15,8 @@ import (
 // These tests hold that clients and daemons that are stopped, replace themselves by exec, or are killed in the middle
 // of requests leave all other programs their memory. The oracle is the driver's count.
 
-// TestStoppedClients: stopped programs with credit, streams and requests in flight delay no other client.
-// The daemon reclaims their idle credit as usual.
+// TestStoppedClients: programs that were stopped with idle credit delay no other client. The daemon reclaims their idle
+// credit, also after restarts, and they go on when they are continued.
 func TestStoppedClients(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

@@ -18,8 +18,8 @@ import (
 // These tests hold that a waiting request can end in any way, also when its session or the daemon ends, and leaves
 // neither a place in the queue nor memory behind. queue_test.go has the party and the order of the queue.
 
-// stormy is a party that requests memory, waits, gives up in every possible way, and frees. It has as
-// many requests at a time as it has lanes.
+// stormy is a party that requests memory, waits, gives up in every possible way, and frees. Several goroutines of a
+// test use one stormy, each with one request at a time.
 type stormy struct {
 	*party
 	mu sync.Mutex

@@ -358,8 +358,8 @@ func init() {
 	roles["queue"] = queueUp
 }
 
-// queueUp waits with CONNECTIONS connections of eight sessions each: "wait UUID CONNECTIONS BYTES".
-// It says "waiting" when the daemon has queued all requests, and "served N" when all have a reply.
+// queueUp opens eight sessions and waits with CONNECTIONS connections in all: "wait UUID CONNECTIONS BYTES". It says
+// "wait ok" when the daemon has queued all requests, and "served N" when all have a reply.
 func queueUp(a *attacker) error {
 	words, ok := a.next()
 	if !ok {
@@ -378,7 +378,7 @@ func queueUp(a *attacker) error {
 		if err != nil {
 			return err
 		}
-		s.Page.Threads().Store(uint32(connections + 1)) // there is always one that goes on
+		s.Page.Threads().Store(uint32(connections + 1)) // more than can wait, as if one thread still worked: no deadlock
 		for i := n; i < connections; i += sessions {
 			told.Add(1)
 			done.Go(func() { errs <- waitOnce(a, s, slot, bytes, told.Done) })

@@ -33,7 +33,7 @@ var lost = map[string]func(t *testing.T, path string){
 	"jobs of rubbish":   spoilJobs,
 }
 
-// spoilJobs overwrites each job's record with an invalid one.
+// spoilJobs writes 0, which is invalid, over the job number of the first 64 job records.
 func spoilJobs(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	check(t, err)
@@ -43,7 +43,8 @@ func spoilJobs(t *testing.T, path string) {
 	}
 }
 
-// limited is a program with its own limit, and the limit of the budget that it shares.
+// limited is a program under a limit, of its own or of a job that it shares. Both figures are bytes: holds is what all
+// programs under that limit hold together.
 type limited struct {
 	p     *rig.Program
 	holds uint64

@@ -143,7 +143,7 @@ func crowd(a *attacker) error {
 		return err
 	}
 	var mu sync.Mutex
-	var held []*ipc.Client // until the end
+	var held []*ipc.Client // open until stdin ends
 	turned := 0
 	var wg sync.WaitGroup
 	for range 4 {

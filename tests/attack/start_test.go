@@ -245,8 +245,8 @@ func TestSocketRemoved(t *testing.T) {
 	check(t, rig.Wait(t, rig.Patience, cmd))
 }
 
-// TestSignals: the daemon gets SIGTERM under load, SIGHUP with a mistake in the configuration, and many of
-// each.
+// TestSignals: the daemon gets SIGHUP with a mistake in the configuration, many SIGHUP, and SIGTERM under load. It
+// keeps the old configuration, says why, stops, and the next daemon holds the program to its limit.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},

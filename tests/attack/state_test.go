@@ -166,7 +166,7 @@ func TestOneDaemonForAState(t *testing.T) {
 	settle(t, m, []*rig.Program{p})
 }
 
-// smallDisk mounts a filesystem of size bytes at the place of a machine's runtime files.
+// smallDisk mounts a tmpfs of size bytes on a new folder for a machine's runtime files, and returns the folder.
 func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuarb-disk-")

@@ -67,8 +67,9 @@ func TestStreamsOfManyThreads(t *testing.T) {
 	}
 }
 
-// TestStreamsOverRestarts kills daemons while many threads make streams. Afterwards each count equals the driver's. Near the
-// cap, program and daemon pass the count to each other at each refusal. While no daemon runs, no stream is refused.
+// TestStreamsOverRestarts kills daemons while many threads make streams. Afterwards each count equals the driver's. The
+// count of a lease is lent to its program, and returns to the daemon at each refusal; near the cap it therefore changes
+// its holder often. While no daemon runs, no stream is refused.
 func TestStreamsOverRestarts(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{256, 20} {

@@ -14,9 +14,9 @@ import (
 // This test holds how many thread numbers a client can use if each thread needs a slot, and that the next number is
 // refused with that bound.
 
-// TestThreadNumbers: a client can use any thread numbers, in the scope in which each thread
-// needs a slot. The daemon remembers as many as the page of bounds says, also over a restart. The next
-// number is refused with that bound, and a number is forgotten with its last object.
+// TestThreadNumbers: if each thread needs a slot, a client can use any thread numbers. The daemon remembers as many as
+// docs/threat-model.md says, also over a restart. It refuses the next number and names the thread, and forgets a number
+// with its last object.
 func TestThreadNumbers(t *testing.T) {
 	t.Parallel()
 	const most = 1024

@@ -23,9 +23,9 @@ func init() {
 	roles["thief"] = steal
 }
 
-// steal misuses a token of another job on order: "join TOKEN", "resume
-// TOKEN UUID BYTES STREAMS", "page TOKEN" (with a lease page that it made itself), "job TOKEN". It
-// answers with the daemon's reply.
+// steal obeys orders to misuse a token of another job: "join TOKEN", "resume TOKEN UUID BYTES STREAMS", "page TOKEN"
+// (with a lease page that it made itself), "job TOKEN". It answers with the daemon's error, or "taken". "open TOKEN"
+// ignores the token, opens a job and answers with the token of that job.
 func steal(a *attacker) error {
 	for {
 		words, ok := a.next()
@@ -217,7 +217,7 @@ func TestStreamsClaimedOnResume(t *testing.T) {
 		t.Fatal(got)
 	}
 	for _, when := range []string{"at once", "after a restart"} {
-		if l := m.Lease(thief.PID(), 0); l.Streams != 41 { // 492 MiB
+		if l := m.Lease(thief.PID(), 0); l.Streams != 41 { // 41 streams of 12 MiB are 492 MiB: one more would exceed the 500 MiB
 			t.Errorf("%s: %d streams", when, l.Streams)
 		}
 		say(t, honest, "alloc b 20M", "ok")
