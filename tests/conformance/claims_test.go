@@ -175,8 +175,8 @@ func TestE3TwoDevices(t *testing.T) {
 	}
 }
 
-// mixed returns a machine with one simulated NVIDIA device, and with devices of other vendors
-// from a made-up /sys tree.
+// mixed returns a machine with the given simulated NVIDIA devices, and with devices of other vendors from a made-up
+// /sys tree.
 func mixed(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
 	t.Helper()
 	tree, err := filepath.Abs("../../daemon/inventory/testdata/mixed")

@@ -30,7 +30,7 @@ func want(p *rig.Program, command, answer string) {
 	says(p, command, answer)
 }
 
-// says reads the result of a thread's command.
+// says reads the result of a thread's command, which must be answer.
 func says(p *rig.Program, command, answer string) {
 	var thread, word string
 	_, _ = fmt.Sscan(command, &thread, &word)

@@ -34,7 +34,8 @@ func daemonIndex(t *testing.T, m *rig.Machine) map[int]int {
 	return index
 }
 
-// devicesHold checks what a process holds on each of the driver's two devices.
+// devicesHold compares the bytes that a process holds on each of the driver's two devices, by the driver's count and
+// the daemon's, with want.
 func devicesHold(t *testing.T, m *rig.Machine, pid int, want [2]uint64) {
 	t.Helper()
 	for device, at := range daemonIndex(t, m) {

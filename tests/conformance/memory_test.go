@@ -37,7 +37,7 @@ func TestC1WithinTheLimit(t *testing.T) {
 			{"pitch d 100 33", 512 * 33}, // rows of 512 bytes
 			{"allocasync e 5003 0", 5003},
 			{"allocpool f 4099 0", 4099},
-			{"alloc g 20M", 20 << 20}, // more than any surplus
+			{"alloc g 20M", 20 << 20}, // more than any unused credit
 			{"free b", -1000003},
 			{"free d", -512 * 33},
 			{"alloc b 7", 7},

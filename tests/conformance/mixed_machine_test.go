@@ -26,7 +26,7 @@ const (
 	atOnce = "cuda+opencl+vulkan"
 )
 
-// orders are all orders of three.
+// orders are all orders in which three programs can come, as indices.
 var orders = [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
 // often is how many times `make test` repeats each test of a mix. TestFullMixed repeats it a hundred times.

@@ -63,7 +63,8 @@ func storm(m *rig.Machine, all []*rig.Program, most int, what ...string) {
 	empty(m)
 }
 
-// within checks the answer to rounds.
+// within checks the answer to the command "rounds": by the program's own count at least one and at most `most` holders
+// were inside at once.
 func within(m *rig.Machine, command, answer string, most int) {
 	m.T.Helper()
 	var what string

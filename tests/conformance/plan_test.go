@@ -12,8 +12,9 @@ import (
 // This file has the tests of the row B6 of rows.txt: the memory of stream pools is planned beforehand and charged with
 // each stream. The other rows of B are in streams_test.go.
 
-// TestB6Plan: the planned memory is arms × streams × the pool of each stream, before anything runs. The
-// environment sets the pool in MiB; an invalid value means the default of 256 MiB.
+// TestB6Plan: `gpuarb plan` computes the memory of stream pools before any program runs: arms (programs that run at
+// once) × streams × bytes of a stream's pool. GPUARB_STREAM_RESERVE sets the bytes; an invalid value means the default
+// of 256 MiB.
 func TestB6Plan(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true})

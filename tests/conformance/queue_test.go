@@ -167,7 +167,8 @@ func TestD4Statistics(t *testing.T) {
 	second.End()
 }
 
-// TestD5Capacity: N slots admit N jobs. A limit below 1 means 1 in the environment, and is an error in files.
+// TestD5Capacity: N slots admit N jobs. A limit below 1 is an error in files; TestA5Tunable has such limits in the
+// environment.
 func TestD5Capacity(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 4} {

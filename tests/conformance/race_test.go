@@ -11,8 +11,7 @@ import (
 // This file has the tests of the row C10 of rows.txt: threads and processes that allocate and free at once never exceed
 // their budget, by the driver's highest count. The other rows of C are in memory_test.go and devices_test.go.
 
-// Limits of each thread of a race: it holds up to 64 blocks of up to 1 MiB, most
-// of them small.
+// Size of a race. Each thread holds up to 64 blocks of up to 1 MiB, most of them small.
 const (
 	raceProcesses = 3
 	raceThreads   = 12
@@ -20,7 +19,7 @@ const (
 	raceLimit     = 6<<20 + 1 // about a third of what one process's threads would hold without a limit
 )
 
-// raced adds up the reports of the processes of a race.
+// raced adds up the reports of the processes of a race, and checks that some requests were granted and some refused.
 func raced(t *testing.T, answers []string) {
 	t.Helper()
 	var granted, refused uint64
@@ -36,7 +35,7 @@ func raced(t *testing.T, answers []string) {
 	}
 }
 
-// unexceeded checks the driver's highest usage.
+// unexceeded checks that the driver's highest usage is within the limit and above half of it.
 func unexceeded(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	if peak := m.SimNumber("peak", "0"); peak > raceLimit || peak < raceLimit/2 {
@@ -89,7 +88,7 @@ func TestC10Races(t *testing.T) {
 	rig.Eventually(t, "nothing is granted", func() bool { return m.Snapshot().Devices[0].Granted == 0 })
 }
 
-// TestC10RacesInAJob runs the race below one `gpuarb run`, where processes also end during the race.
+// TestC10RacesInAJob runs the race below one `gpuarb run`, whose processes share the job's budget.
 func TestC10RacesInAJob(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Devices: "8G"})

@@ -172,8 +172,8 @@ func TestA4LastObject(t *testing.T) {
 	}
 }
 
-// TestA5Tunable: the slot limit comes from the configuration, and the environment can lower it.
-// There a value below 1 means 1, and an invalid value leaves the default, with a message.
+// TestA5Tunable: the slot limit comes from the configuration, and the environment can lower it. In the environment a
+// value below 1 means 1; an invalid value leaves the configured limit in force, with a message.
 func TestA5Tunable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

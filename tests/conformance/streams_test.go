@@ -12,8 +12,8 @@ import (
 
 // This file has the tests of the rows B1 to B7 of rows.txt: the cap on streams. B6 is in plan_test.go.
 
-// takeStreams creates streams and returns their handles. It checks that each handle is
-// new.
+// takeStreams creates streams and adds their names to handles. It checks that no handle is a default stream's or in
+// handles already.
 func takeStreams(t *testing.T, p *rig.Program, handles map[uint64]string, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
