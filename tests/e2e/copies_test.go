@@ -47,7 +47,8 @@ func TestFailedCopyGivesItsPlace(t *testing.T) {
 	} {
 		for _, how := range []string{"dlsym", "gpa"} {
 			if how == "gpa" && strings.Contains(strings.Join(c.steps, ";"), stub) {
-				// The stub's cuGetProcAddress fails like all its functions: these are looked up by dlsym.
+				// The stub's cuGetProcAddress fails like all its functions, so the stub's functions are looked up by
+				// dlsym.
 				for i := range c.steps {
 					c.steps[i] = strings.Replace(c.steps[i], "find a HOW", "find a dlsym", 1)
 				}
@@ -163,8 +164,8 @@ func TestTwoCopiesThatWork(t *testing.T) {
 	}
 }
 
-// TestOneCopyTooMany loads more copies of the driver than the library can track. Stderr must name the first untracked copy
-// once, and the held copy must still be limited.
+// TestOneCopyTooMany loads more copies of the driver than the library can track. Stderr must name the first untracked
+// copy once, and the first copy must still be limited.
 func TestOneCopyTooMany(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

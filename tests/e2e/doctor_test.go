@@ -142,7 +142,8 @@ except OSError as error:
 	}
 }
 
-// TestDoctorSeesGPUsThatTheDaemonDoesNot: the daemon was started without a driver, and the shell that runs doctor has a driver.
+// TestDoctorSeesGPUsThatTheDaemonDoesNot: if the daemon was started without a driver, doctor says that the daemon knows
+// no GPU, and, if the shell that runs doctor has a driver, how many GPUs that driver shows.
 func TestDoctorSeesGPUsThatTheDaemonDoesNot(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "none", CPU: true, NoMount: true})

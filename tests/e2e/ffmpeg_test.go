@@ -163,7 +163,7 @@ func TestLeasesShowARunningProgramToTheByte(t *testing.T) {
 	}
 }
 
-// row returns the only row of leases, by column.
+// row returns the first row of leases, by column. The table must have the given number of rows.
 func row(t *testing.T, m *rig.Machine, rows int) map[string]string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(m.Read("leases")), "\n")

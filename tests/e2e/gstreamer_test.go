@@ -28,7 +28,8 @@ func pipeline(source string, sinks ...string) []string {
 	return append([]string{"-q"}, strings.Fields(text)...)
 }
 
-// gst gives a command the decoder's stand-in beside the driver, and a plugin registry of its own.
+// gst lets a command find a stand-in for NVIDIA's decoder library beside the simulated driver, and gives it a plugin
+// registry of its own.
 func gst(t *testing.T, m *rig.Machine, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	cmd.Env = append(cmd.Env, "GST_REGISTRY="+filepath.Join(m.Dir, "registry.bin"),

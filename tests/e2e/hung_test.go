@@ -66,7 +66,8 @@ func TestHungDevice(t *testing.T) {
 	holder(m, 0, "900M")
 }
 
-// TestStopBeforeItIsReady: SIGTERM comes while NVML hangs at its first call.
+// TestStopBeforeItIsReady: a daemon that gets SIGTERM while NVML hangs at its first call ends and removes its socket.
+// The next daemon starts when NVML answers.
 func TestStopBeforeItIsReady(t *testing.T) {
 	m := rig.New(t, rig.Options{Stopped: true})
 	m.Sim("hang", "init")

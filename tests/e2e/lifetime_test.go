@@ -14,7 +14,7 @@ import (
 // These tests hold that programs keep their exact memory over a kill or a stop of the daemon, also if they have closed
 // all descriptors. The oracle is the driver's count. tests/attack has the same under load.
 
-// kill kills a process with SIGKILL, and returns when it is dead, even if its parent has not reaped it.
+// kill sends SIGKILL to a process, and does not wait until it is dead.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes memory by cuew.c: linked with it (-DLINKED), or opened by its path, the first argument.
+// Allocates the bytes of the second argument with cuew_alloc and prints its result. The program is
+// linked with cuew.c (-DLINKED), or opens the library whose path is the first argument.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 """Unmodified Halide: its runtime is compiled when it is first used, and finds the driver's functions
-by itself. A buffer goes to the device and comes back. Speaks one line per finding.
+by itself. A buffer goes to the device and comes back. Prints one line for each result.
 
 usage: halide_memory.py BYTES
 """

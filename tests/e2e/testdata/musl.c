@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program for another C library than the driver's: what it looks up, and what it finds.
+// A program for musl, another C library than the driver's. For each symbol and each handle it
+// prints whether dlsym found the symbol.
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 """Unmodified numba: copies there and back, streams up to the cap and one more,
-memory up to the budget and one byte more. Speaks one line per finding.
+memory up to the budget and one byte more. Prints one line for each result.
 
 usage: numba_memory.py STREAMS_CAP BUDGET_BYTES
 """

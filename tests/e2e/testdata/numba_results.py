@@ -1,4 +1,4 @@
-"""Runs numba's own driver tests and prints the result of each: RESULT and ID."""
+"""Runs numba's own driver tests and prints a line for each: ID RESULT."""
 
 import os
 import sys
