@@ -82,7 +82,7 @@ func asked(b *testing.B, m *rig.Machine, p *process) (a answers) {
 }
 
 func (a answers) report(b *testing.B) {
-	b.ReportMetric(a.mean, "ns/op") // less the time of the echo
+	b.ReportMetric(a.mean, "ns/op") // replaces Go's figure, which includes the echoes
 	b.ReportMetric(a.p50, "p50-ns")
 	b.ReportMetric(a.p99, "p99-ns")
 	b.ReportMetric(a.echo50, "echo-p50-ns")

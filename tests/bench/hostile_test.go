@@ -217,7 +217,7 @@ func (h *hostile) pour(token ipc.Token, message []byte) {
 	}
 }
 
-// waiters names the process whose requests wait, for BenchmarkAsk.
+// waiters is the operation of a process whose requests wait in the queue, for BenchmarkAsk.
 const waiters = "waiters"
 
 // wait makes waiting requests, one for each thread number, until standard input ends.

@@ -90,7 +90,7 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// TestDone: Done reports whether a function has returned.
+// TestDone: Done returns true for a function that returns.
 func TestDone(t *testing.T) {
 	if !Done(func() {}) {
 		t.Error("Done says that a returned function still runs")

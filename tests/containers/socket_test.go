@@ -60,7 +60,7 @@ func TestClientFolder(t *testing.T) {
 	if leases := m.Snapshot().Leases; len(leases) != 2 {
 		t.Fatalf("the daemon shows %+v", leases)
 	}
-	for range 2 { // first killed, then stopped
+	for range 2 { // the daemon is killed twice; below it is stopped
 		m.Kill()
 		m.Start()
 		alone()

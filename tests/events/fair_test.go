@@ -15,8 +15,9 @@ import (
 // These tests hold that one user's events neither crowd out other users' events nor reveal more than the configuration
 // allows. kinds_test.go has the events themselves.
 
-// TestFlood: a program that is refused without a pause writes at most its user's lines in a second, and one line has the number of suppressed events.
-// A client that follows the events without reading them delays no other client, and finds all lines afterwards.
+// TestFlood: a program that is refused without a pause cannot fill the events: only as many lines as a user may have in
+// a second are written, and a further line has the number of suppressed events. A client that follows the events
+// without reading them delays no other client, and finds all lines afterwards.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -171,7 +171,8 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestRecall: reclaiming idle credit is an event that names its holder and the client that needs it.
+// TestRecall: reclaiming idle credit is an event that names the client that needs the bytes, and the number of leases
+// that lost them.
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -246,7 +247,7 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestDevices: a device that appears, hangs or falls off the bus, and a reloaded configuration, are events.
+// TestDevices: a device that is found, a device that falls off the bus, and a reloaded configuration are events.
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -45,7 +45,8 @@ var driverChecks = map[string]func(t *testing.T, m *rig.Machine){
 	"stopped":     stoppedDaemon,
 }
 
-// program starts cudaprog, under the preload with a budget, or without it.
+// program starts the variant of cudaprog that finds the driver in the given way. env decides whether it runs under the
+// preload, and with which budget.
 func program(t *testing.T, m *rig.Machine, way string, env []string, args ...string) *rig.Program {
 	t.Helper()
 	return m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way), args...))

@@ -17,7 +17,7 @@ type series map[string]map[string]bool
 // exports are all metric names of an export, including the names of a histogram's parts.
 type exports map[string]series
 
-// line is a value of the text format.
+// line matches a sample of the text format: name, labels and value. label matches one label.
 var (
 	line  = regexp.MustCompile(`^([a-z_]+)(?:\{(.*)\})? \S+$`)
 	label = regexp.MustCompile(`([a-z_]+)="((?:[^"\\]|\\.)*)"`)

@@ -9,7 +9,7 @@
 
 #include "core/wire.h"
 
-// Prints "NAME: why: errno" and ends the program.
+// Prints WHY and the text of errno, and ends the program.
 _Noreturn void die(const char *why);
 
 // Connects to a daemon's socket.
