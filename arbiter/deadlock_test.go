@@ -63,7 +63,7 @@ func TestVictimIsInTheDeadlock(t *testing.T) {
 func TestDeadlockWithinOneJob(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	job := w.job(t, arbiter.JobRequest{})
-	w.client(job, 0).threaded(1) // only counts the devices
+	w.client(job, 0).threaded(1) // this process holds nothing: it only counts the devices
 	one, two := w.client(job, 0).threaded(2), w.client(job, 0).threaded(1)
 	one.must(400)
 	two.must(400)

@@ -8,7 +8,7 @@ import (
 )
 
 // This file has no test. It gives package arbiter_test shorter calls of the arbiter: readings in one step, limits by kind of owner, sorted
-// snapshots, and all work that is due. fake_test.go has the clients.
+// snapshots, and an admission cycle at once. fake_test.go has the clients.
 
 // Observe applies a reading of a device, without a record of what leases used just before.
 func (a *Arbiter) Observe(now time.Time, u Usage) {
@@ -23,7 +23,7 @@ func (a *Arbiter) Observe(now time.Time, u Usage) {
 // does not look like overhead.
 func (a *Arbiter) Note(device int) { a.Reading(device) }
 
-// Finish runs everything that is due.
+// Finish runs the admission cycle at once, also if an earlier call has put it off.
 func (a *Arbiter) Finish(now time.Time) {
 	a.cycleNeeded = true
 	a.cycle(now)

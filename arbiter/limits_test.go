@@ -35,7 +35,7 @@ func TestLoweredBelowWhatIsHeld(t *testing.T) {
 	if o := x.alloc(1); o.Granted || o.Reason != arbiter.ReasonOverBudget || o.Remaining != 0 || o.Limit != 500 {
 		t.Errorf("%+v", o)
 	}
-	x.free(200) // reports itself
+	x.free(200) // the client reports this free
 	if row := x.row(); row.Granted != 600 || x.word.idle() != 0 {
 		t.Errorf("what was freed did not go back: %+v", row)
 	}

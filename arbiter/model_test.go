@@ -57,8 +57,8 @@ type universe struct {
 
 const (
 	bob = 1000
-	eve = 1001 // a user with one budget for all her jobs, or
-	ann = 1002 // a user who shares a budget with eve
+	eve = 1001 // a user whose jobs share one budget, in some runs with ann's jobs too
+	ann = 1002 // a user who has jobs only in the runs in which they share eve's budget
 )
 
 // student reports whether a user's programs share a budget. ann's do only if the rule is for both users.

@@ -66,7 +66,8 @@ func (r *reference) current(t *refTicket) lines {
 	return behind
 }
 
-// counts reports whether a job counts as waiting: all of its threads wait (strict), or it has a ticket.
+// counts reports whether a job with a ticket may be part of a deadlock: it holds bytes or a slot, and all of its threads wait if strict is
+// set.
 func (r *reference) counts(j *refJob, strict bool) bool {
 	return r.holdsAny(j) && (!strict || r.blocked(j))
 }

@@ -14,7 +14,7 @@ import (
 // Requests without room wait in order of priority, age and arrival until there is room or their time is over, and their clients learn what
 // they wait for. queue_drive_test.go compares random steps with a reference; deadlock_test.go and slots_test.go have more cases.
 
-// waiting is a policy under which all jobs wait for bytes.
+// waiting returns a policy under which all jobs wait for bytes.
 func waiting() rules.Policy {
 	p := exact(unlimited())
 	p.Defaults.OnFull = rules.OnFullWait

@@ -14,7 +14,7 @@ import (
 // At most slots.max jobs, processes or threads have objects on a device at a time; each returns its slot with its last object. This file
 // also tests the memory reserved for contexts. permit/permit_test.go tests permits alone, and threads_test.go bounds of threads.
 
-// capped is a policy with a slots.max on each device.
+// capped returns a policy with a slots.max on each device.
 func capped(slots int, scope rules.Scope) rules.Policy {
 	p := exact(unlimited())
 	p.Devices = []rules.DeviceRule{{SlotsMax: slots, SlotScope: scope}}
@@ -218,7 +218,7 @@ func TestAContextsCostIsReserved(t *testing.T) {
 	w = newWorld(t, full, 1600)
 	c, other = w.client(0, 0), w.client(0, 0)
 	c.must(1510)
-	ticket := other.contexts(1).Waiting // a sixteenth of the device at most
+	ticket := other.contexts(1).Waiting // the expected cost is at most a sixteenth of the device: 100 bytes
 	c.free(10)
 	w.served(ticket)
 }
@@ -248,7 +248,7 @@ func TestContextReusesFreedContextMemory(t *testing.T) {
 	if o := other.contexts(1); o.Reason != arbiter.ReasonDeviceFull {
 		t.Errorf("granted on somebody else's word: %+v", o)
 	}
-	w.read(1, own, full) // the memory that went was not a context's
+	w.read(1, own, full) // this reading still shows the memory of both contexts, so that none of it is free
 	if o := c.contexts(1); o.Reason != arbiter.ReasonDeviceFull {
 		t.Errorf("what the reading shows is not free: %+v", o)
 	}
