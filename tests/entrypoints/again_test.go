@@ -36,7 +36,8 @@ func TestAgainAStream(t *testing.T) {
 	})
 }
 
-// TestAgainWithoutEvents: if the driver makes no events, the frees of a stream are settled at the end of the stream.
+// TestAgainWithoutEvents: if the driver cannot create events, the library queries the stream itself. A free is pending
+// until the stream has executed it.
 func TestAgainWithoutEvents(t *testing.T) {
 	const limit = 2 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -62,7 +63,7 @@ func TestAgainWithoutEvents(t *testing.T) {
 	})
 }
 
-// ends are the ways in which a context begins and ends, with what the driver may fail.
+// ends are the commands that begin and end a context, with the driver's function that ends it.
 var ends = []struct{ begin, end, symbol string }{
 	{"context c", "destroy c", "cuCtxDestroy_v2"},
 	{"primary c", "release 0", "cuDevicePrimaryCtxRelease_v2"},

@@ -24,7 +24,8 @@ const (
 	sparse, deferred = 0x40, 0x80
 )
 
-// arrays are descriptors of every shape, with their bytes.
+// arrays are commands that make arrays of every shape, with the bytes that must be charged for each, and the
+// driver's function that it calls.
 var arrays = []struct {
 	command string // with %s for the name
 	bytes   uint64

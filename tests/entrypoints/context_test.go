@@ -53,7 +53,7 @@ func TestContextVersions(t *testing.T) {
 				p.Want(make+" c 7", "err 101") // no such device
 				objects(t, m, pid, 0, 1, 0)
 				p.Want(make+" c 0", "ok")
-				objects(t, m, pid, 0, 2, 0) // before any other call
+				objects(t, m, pid, 0, 2, 0) // counted before the program makes any other call
 				p.Want("alloc a 4M", "ok")
 				p.Want("array b 1024 1024 1 1", "ok")
 				p.Want("stream s", "ok")

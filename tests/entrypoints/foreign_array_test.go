@@ -30,7 +30,7 @@ func TestForeignArrays(t *testing.T) {
 			m.Sim("fail", "cuExternalMemoryGetMappedMipmappedArray:1:999")
 			p.Want(level(0, 1), "err 999")
 			m.Sim("clear")
-			p.Want(level(1, 1), errInvalidValue) // the imported memory has only 4M
+			p.Want(level(1, 1), errInvalidValue) // from offset 1 on, the imported memory has less than the 4M of the array
 			p.Want(level(0, 2), errInvalidValue)
 			for range 3 {
 				p.Want(level(0, 1), "ok")

@@ -110,7 +110,7 @@ func TestGraphsAreCharged(t *testing.T) {
 				p.Want("free most", "ok")
 				p.Want(fmt.Sprintf("alloc most %d", limit-bytes), "ok")
 				p.Want("gate "+l.stream, "ok")
-				for range 3 { // uses the same memory again
+				for range 3 { // each launch uses the same memory again
 					p.Want(l.launch, "ok")
 					keeps(t, m, pid, limit, 0)
 				}

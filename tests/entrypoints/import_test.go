@@ -58,7 +58,7 @@ func seen(m *rig.Machine) {
 // as it has the import.
 func TestImportsAreTakenOff(t *testing.T) {
 	t.Parallel()
-	const rounding = 40 * mib // by blocks, imports and a pool
+	const rounding = 40 * mib // left out of unexplained usage: what a driver may add to the blocks and the pool
 	for name, c := range imports {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -100,7 +100,7 @@ func TestWhatAnObjectKeepsIsFound(t *testing.T) {
 			}
 			p.Want("alloc b 1100M", errOutOfMemory)
 			p.Want("releasemem m", "ok")
-			const rounding = 4 * mib // by the two blocks that the program had
+			const rounding = 4 * mib // left out of unexplained usage: what a driver may add to the program's two blocks
 			rig.Eventually(t, "the readings charge it", func() bool { l := m.Lease(pid, 0); return uint64(l.Used) == mib && uint64(l.Excess) >= 3*gib-rounding })
 			p.Want("alloc b 1100M", errOutOfMemory)
 			p.Want(c.undo, "ok")
@@ -148,7 +148,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			for _, command := range c.commands {
 				p.Want(command, "ok")
 			}
-			const bytes, rounding = 3 * gib, 2 * mib // by the only block
+			const bytes, rounding = 3 * gib, 2 * mib // rounding is left out of unexplained usage: what a driver may add to the only block
 
 			rig.Eventually(t, "the usage is charged", func() bool { return uint64(m.Lease(pid, 0).Excess) >= bytes-rounding })
 			s := m.Snapshot()

@@ -56,7 +56,7 @@ func TestPoolsMayNotGrowBesideACapture(t *testing.T) {
 			p.Want("capturing captured", "ok 1")
 			p.Want("endcapture captured graph", "ok")
 			within(t, m, p.PID(), limit, 2*mib)
-			p.Want("allocasync more 90M s", "ok") // the rest of the piece
+			p.Want("allocasync more 90M s", "ok") // what is left of the freed 100 MiB, so the pool need not grow
 			within(t, m, p.PID(), limit, 2*mib)
 		})
 	}

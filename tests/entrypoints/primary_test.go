@@ -25,8 +25,9 @@ func roomFor(t *testing.T, way string, contexts uint64) (*rig.Machine, *rig.Prog
 	return m, m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-"+way), "--context", "none"))
 }
 
-// TestPrimaryContextWithSiblings: several threads request the primary context at once, and there is memory for one. One thread
-// asks the daemon, and the other threads wait for its answer.
+// TestPrimaryContextWithSiblings: several threads need the primary context at once, by retaining it or by making a green
+// context each. The device has memory for one primary context, besides the green contexts. One thread asks the daemon for
+// the primary context, and the other threads wait for its answer.
 func TestPrimaryContextWithSiblings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

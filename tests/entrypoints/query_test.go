@@ -144,7 +144,7 @@ func TestQueriesOfManyThreads(t *testing.T) {
 	tells(t, p, 1<<30, 1<<30)
 }
 
-// TestQueriesOfStreams: a charged stream shows at once, too.
+// TestQueriesOfStreams: the free memory is smaller by stream_reserve as soon as the program has made a stream.
 func TestQueriesOfStreams(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Config: "schema_version = 1\n[defaults]\nstream_reserve = \"8MiB\"\n"})

@@ -13,7 +13,8 @@ import (
 // new daemon learns of all objects. Expected values are the sizes in the commands of clprog
 // (tests/programs/clprog.c).
 
-// processor sets the UUID under which the library counts the CPU: "gpuarb:processor".
+// processor gives a simulated GPU the UUID under which the library counts the CPU, "gpuarb:processor". So the limits of
+// that GPU apply to programs on PoCL.
 const processor = "SIMCUDA_UUID=67707561-7262-3a70-726f-636573736f72"
 
 // ways lists the ways in which clprog finds OpenCL's functions.

@@ -26,9 +26,9 @@ func slowly(t *testing.T) *rig.Machine {
 		Config: "schema_version = 1\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = \"4G\"\n"})
 }
 
-// TestFullClpeak: clpeak prints the same lines, except for the figures. Meanwhile its lease has the
-// bytes that it reports. It ends by itself if its budget is too small. It compiles its kernels for
-// minutes.
+// TestFullClpeak: clpeak prints the same lines with and without the library, except for the figures,
+// and never has more than its budget. It ends by itself if its budget is too small. It compiles its
+// kernels for minutes.
 func TestFullClpeak(t *testing.T) {
 	t.Parallel()
 	m := slowly(t)

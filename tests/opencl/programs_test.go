@@ -21,7 +21,7 @@ func TestPython(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
 	r := rig.Run(t, m.Gpuarb("run", "--memory", "8M", "--", "/usr/bin/python3", "testdata/vectors.py"))
-	// Three vectors of 400,000 bytes leave room for six blocks.
+	// Beside three vectors of 400,000 bytes, a budget of 8 MiB has room for six blocks of 1 MiB.
 	want := fmt.Sprint("sum right\nmemory ", 8*mib, "\nrefused -4 after 6\n")
 	if r.Code != 0 || r.Stdout != want {
 		t.Errorf("code %d, got\n%s\nwant\n%s\n%s", r.Code, r.Stdout, want, r.Stderr)

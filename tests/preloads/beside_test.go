@@ -56,8 +56,9 @@ func TestOwnFunctions(t *testing.T) {
 	}
 }
 
-// TestAddressSanitizerUnderRun: GCC's address sanitizer has its runtime in a library, which must come first in LD_PRELOAD unless
-// an option says otherwise.
+// TestAddressSanitizerUnderRun: a program built with GCC's address sanitizer runs under gpuarb run as without it. The
+// sanitizer's runtime is a library that must come first in LD_PRELOAD, unless ASAN_OPTIONS says otherwise; gpuarb run sets
+// that option.
 func TestAddressSanitizerUnderRun(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

@@ -34,7 +34,8 @@ var builds = []build{
 	{name: "clang-thread", flags: "clang -fsanitize=thread"},
 	{name: "clang-undefined", flags: "clang -fsanitize=undefined -fno-sanitize-recover=all"},
 	{name: "clang-leak", flags: "clang -fsanitize=leak"},
-	// MemorySanitizer takes memory that an uninstrumented driver writes for uninitialised.
+	// MemorySanitizer reports memory as uninitialised that the driver has written, because the driver is not
+	// instrumented. So its reports must not end the program.
 	{name: "clang-memory", flags: "clang -fsanitize=memory -fsanitize-recover=memory", env: []string{"MSAN_OPTIONS=exit_code=0"}},
 	{name: "clang-hwaddress", flags: "clang -fsanitize=hwaddress -fsanitize-hwaddress-experimental-aliasing -Wl,--no-relax"},
 }
@@ -96,7 +97,7 @@ func (b build) first(t *testing.T) []string {
 type companion struct {
 	name    string
 	library string   // a pattern of its path
-	tool    []string // a command in front of the program, instead
+	tool    []string // command in front of the program; nil: the companion is a library
 	env     []string
 	// forksHang says that a program's children sometimes hang, without the shim as well, because a thread
 	// of the companion may hold its locks when the program forks.

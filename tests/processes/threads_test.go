@@ -156,7 +156,7 @@ func TestStartedBesideAStoppedDaemon(t *testing.T) {
 	if took := time.Since(began); took < 5*time.Second {
 		t.Errorf("without a limit after %v", took)
 	}
-	rig.Eventually(t, "the program says that it has no limit", func() bool { // the two outputs are read in parallel
+	rig.Eventually(t, "the program says that it has no limit", func() bool { // stderr is read beside stdout, so its line may come later
 		return strings.Contains(never.Stderr(), "the daemon does not answer: running without any GPU memory limit")
 	})
 	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))

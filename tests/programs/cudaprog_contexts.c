@@ -40,7 +40,7 @@ static CUresult runtime(CUcontext *context) {
     return r;
 }
 
-// Functions that the driver needs from a VDPAU: the VDPAU knows its one device.
+// Stands in for VdpGetProcAddress of VDPAU: it finds every function of its one device.
 enum { VDPAU_DEVICE = 7, VDPAU_INVALID_HANDLE = 3 };
 
 static int vdpau(uint32_t of, uint32_t function, void **pointer) {
@@ -86,7 +86,7 @@ static void do_context(const struct command *c) {
     if (r == 0)
         n->value = (uintptr_t)context;
     else if (context && strcmp(c->word[0], "runtime") != 0 && strcmp(c->word[0], "unseen") != 0)
-        r = 9999; // a refusal must leave the handle alone
+        r = 9999; // the call was refused, and has changed the handle
     answer(c, r, "");
 }
 
@@ -142,7 +142,7 @@ static void do_green(const struct command *c) {
     if (r == 0)
         n->value = (uintptr_t)made;
     else if (made)
-        r = 9999; // a refusal must leave the handle alone
+        r = 9999; // the call was refused, and has changed the handle
     answer(c, r, "");
 }
 

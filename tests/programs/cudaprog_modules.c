@@ -81,7 +81,7 @@ static void do_load(const struct command *c) {
     if (r == 0)
         n->value = (uintptr_t)module;
     else if (module)
-        r = 9999; // a refusal must leave the handle alone
+        r = 9999; // the call was refused, and has changed the handle
     answer(c, r, "");
 }
 

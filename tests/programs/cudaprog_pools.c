@@ -15,7 +15,7 @@
 //   pooltrim NAME BYTES          cuMemPoolTrimTo
 //   poolkeep NAME BYTES          sets the pool's release threshold
 //   poolholds NAME               prints the bytes that the pool reserves: "poolholds a ok 4096"
-//   poolrace NAME COUNT SIZE     allocasync and freeasync in turn, while another thread has
+//   poolrace NAME COUNT SIZE     allocasync and freeasync in turn, while another thread
 //                                makes NAME and the default pool the device's current pool in turn
 #include "cudaprog.h"
 

@@ -32,7 +32,7 @@ static void do_stream(const struct command *c) {
     if (r == 0)
         n->value = (uintptr_t)s;
     else if (s)
-        r = 9999; // a refusal must leave the handle alone
+        r = 9999; // the call was refused, and has changed the handle
     answer(c, r, "");
 }
 

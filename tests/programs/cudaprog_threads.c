@@ -17,8 +17,9 @@
 //   streamthreads T COUNT KEPT   T threads, each COUNT times a stream made and destroyed, or
 //                                refused; then each takes up to KEPT: "streamthreads ok TAKEN", as
 //                                many as there are at once. They stay until the next time
-//   retainaside                  another thread retains the primary context; it is answered at once
-//   retainleave                  that thread ends where it is
+//   retainaside                  starts a thread that retains the primary context, and answers
+//                                without waiting for it
+//   retainleave                  ends that thread by a signal, in the middle of its call
 //   retainpairs COUNT            COUNT times the primary context is retained and released
 #include "cudaprog.h"
 
@@ -277,7 +278,7 @@ struct retainer {
     pthread_t thread;
     pthread_barrier_t *met;
     bool green;
-    CUcontext context; // context and bytes are for the command together
+    CUcontext context; // used by the command "together" only, as is bytes
     size_t bytes;
     CUresult result, ended;
 };

@@ -71,7 +71,7 @@ func (u *OtherUser) Bare(args ...string) *Program {
 	return u.m.Interact(u.bare(args...))
 }
 
-// BareIn starts that program in a cgroup.
+// BareIn starts the interactive test program under the bare preload, in a cgroup.
 func (u *OtherUser) BareIn(c *Cgroup, args ...string) *Program {
 	u.m.T.Helper()
 	return u.m.Interact(c.In(u.bare(args...)))

@@ -43,7 +43,7 @@ func TestStuck(t *testing.T) {
 	}
 	m.killAll()
 	Eventually(t, "the program and the daemon have ended", func() bool {
-		return unix.Kill(daemon, 0) == unix.ESRCH && !strings.Contains(bounded.Threads(program), "programs/cudaprog") // a zombie has no words
+		return unix.Kill(daemon, 0) == unix.ESRCH && !strings.Contains(bounded.Threads(program), "programs/cudaprog") // a zombie has no command line
 	})
 }
 

@@ -26,7 +26,7 @@ const (
 	brimLimit = 20 * mib
 	busyLimit = 40 * mib
 	room      = 900 * mib // held by the landlord
-	want      = 600 * mib // requested by each waiter; it fits once
+	want      = 600 * mib // requested by each waiter; only one such block fits into the room at a time
 )
 
 // crowd is the set of programs, with the counts of what they do.

@@ -88,7 +88,7 @@ func (k *keeper) again(environ ...string) {
 	})
 }
 
-// ready returns when a daemon answers. A program without a session does not look for a daemon for long.
+// ready returns when a daemon answers. A program without a session looks for a daemon only for a short time.
 func (k *keeper) ready() {
 	k.t.Helper()
 	rig.Eventually(k.t, "a daemon answers", func() bool {

@@ -64,9 +64,9 @@ func objectsAgree(t *testing.T, m *rig.Machine, p *rig.Program, pid, streams, co
 	})
 }
 
-// TestObjectsOutliveTheDaemon kills the daemon at two moments, while many threads make streams and contexts and take slots:
-// between its decision and its answer, and when a client reports an end. Afterwards no object counts twice,
-// and every living object is counted, for its process and for its thread.
+// TestObjectsOutliveTheDaemon kills the daemon while many threads make and end streams and contexts and take slots: when it
+// changes a count, between its decision and its answer, and while a client resumes its session. Afterwards no object counts
+// twice, and every living object is counted, for its process and for its thread.
 func TestObjectsOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"thread", "process"} {

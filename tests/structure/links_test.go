@@ -27,7 +27,7 @@ func TestLinks(t *testing.T) {
 		for _, m := range link.FindAllStringSubmatch(read(t, name), -1) {
 			target, fragment, _ := strings.Cut(m[1], "#")
 			if strings.Contains(target, ":") {
-				continue // another machine
+				continue // a link to another machine
 			}
 			file := name // a link within the document
 			if target != "" {

@@ -112,7 +112,7 @@ type reader struct {
 	always bool // a daemon answers at every moment
 	cmd    *exec.Cmd
 	done   chan struct{}
-	times  map[string]int // results of reads, with their numbers
+	times  map[string]int // how many reads had each result
 }
 
 // read starts a reader. A successful read must show the rows. A failed read must have one of the errors that

@@ -264,7 +264,7 @@ func (w *walker) write(at, path string, r *row) {
 		if err != nil {
 			w.t.Errorf("%s: %s opened with %#x: %v", w.who, path, flags, err)
 		}
-		if err != nil || flags != unix.O_RDWR { // a user may make only a hundred changes in a second
+		if err != nil || flags != unix.O_RDWR { // write through one descriptor only: a user may make only a hundred changes in a second
 			_ = unix.Close(fd)
 			continue
 		}

@@ -176,7 +176,7 @@ func (s *scene) settle(when string) {
 	})
 	rig.Eventually(s.t, when+": the counts agree", func() bool {
 		for _, p := range s.programs {
-			p.Ask("info") // resumes its session, when its lease page has no open credit
+			p.Ask("info") // makes the program resume its session, unless its lease page still has open credit
 		}
 		for _, p := range s.busy {
 			p.Ask("info")

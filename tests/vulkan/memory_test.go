@@ -57,8 +57,8 @@ func TestDedicated(t *testing.T) {
 	}
 }
 
-// TestRefusal: the last byte of a budget is granted and the next byte refused. If the driver
-// refuses, the program gets the driver's error.
+// TestRefusal: the last byte of a budget is granted and the next byte refused, by each call that
+// allocates. The program then says on stderr which budget refused it.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")

@@ -160,8 +160,8 @@ func display(m *rig.Machine) string {
 // cube returns the command that draws a number of frames.
 func cube(frames string) []string { return []string{"vkcube", "--suppress_popups", "--c", frames} }
 
-// TestCube: vkcube draws to its end under the library. If it is refused, it ends in its own way; if
-// it may wait, it waits.
+// TestCube: vkcube draws to its end under the library, and waits if it may wait. It is charged with the
+// bytes that reach the driver, and they are returned when it is killed.
 func TestCube(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")

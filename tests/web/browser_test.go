@@ -46,7 +46,7 @@ func newBrowser(t *testing.T) *browser {
 		t.Logf("the browser is started again: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = chromedp.Cancel(b.ctx) // its folder is removed afterwards
+		_ = chromedp.Cancel(b.ctx) // ends the browser before its folder is removed
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, text := range b.amiss {

@@ -250,7 +250,7 @@ func TestOnlyOwnCommands(t *testing.T) {
 	rig.Eventually(t, "the last hour has it too", func() bool { return strings.Contains(get(t, url+"history"), "cudaprog-dlsym") })
 	shown("everybody", get(t, url+"history"), false)
 
-	_, pid := m.page() // the process runs as a user, too, and all users may see its page
+	_, pid := m.page() // a lease of the user as whom the process runs: all users may see the page, so it must hide these arguments, too
 	info, err := os.Stat("/proc/" + pid)
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ struct context {
     unsigned flags;
     unsigned version; // result of cuCtxGetApiVersion
     bool primary;
-    unsigned uses; // uses: the first, and one for each cuCtxAttach
+    unsigned uses; // references: one from the start, and one for each cuCtxAttach
     uint64_t id;
     struct stream *legacy;
     struct stream *streams;   // all but the legacy one, guarded by the queues' lock
@@ -70,7 +70,7 @@ struct capture_point {
 
 // init.c
 CUresult drv_check(void);                 // initialised, not forked, not inside a callback
-CUresult drv_enter(const char *function); // the same, then injected faults
+CUresult drv_enter(const char *function); // drv_check, then injected faults
 CUresult drv_unsupported(const char *function);
 extern _Thread_local int drv_in_callback;
 

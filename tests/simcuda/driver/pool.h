@@ -46,6 +46,6 @@ uint64_t chunk_remappable(const struct pool *p, uint64_t most);
 void chunk_remap(struct pool *p, uint64_t bytes); // makes these bytes part of another chunk
 
 // poolshare.c
-void pool_return(struct pool *p, const struct block *b); // an imported block is freed
+void pool_return(struct pool *p, const struct block *b); // frees an imported block
 
 #endif

@@ -53,8 +53,7 @@ static struct sim_state *map_state(int fd) {
     void *p = mmap(NULL, sizeof(struct sim_state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return NULL;
-    // A forked child has no driver of its own. If it may use the driver at all, it maps the file
-    // again.
+    // A forked child inherits this mapping, but the driver refuses all of its calls (drv_check).
     return p;
 }
 
