@@ -121,7 +121,7 @@ func FuzzCodecs(f *testing.F) {
 	c := startCodec(f)
 	f.Fuzz(func(t *testing.T, msg []byte) {
 		if len(msg) > 1<<16 || len(msg) >= 6 && binary.LittleEndian.Uint16(msg[4:]) != ipc.Version {
-			return // only the header of another version has a meaning
+			return // of a message of another version, only the header has a meaning
 		}
 		if refusesSession(msg) {
 			return // the library accepts it with any status

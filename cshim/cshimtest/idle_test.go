@@ -92,7 +92,7 @@ func blockedBy(t *testing.T, pid int, name string) string {
 	return ""
 }
 
-// The thread belongs to the parent, whatever a forked child does, and receives none of its signals.
+// The library's thread goes on for the parent, whatever a forked child does, and blocks all signals of the program.
 func TestIdleThreadAndFork(t *testing.T) {
 	p, m := setup(t, []string{"limit", "100M"})
 	c := m.start("dlsym")
@@ -109,7 +109,7 @@ func TestIdleThreadAndFork(t *testing.T) {
 	if mask, err := strconv.ParseUint(text, 16, 64); err != nil || mask|never != math.MaxUint64 {
 		t.Errorf("the thread blocks %s", text)
 	}
-	c.send("fork;allocasync b 1M s;freeasync a s;join") // the child uses the parent's driver
+	c.send("fork;allocasync b 1M s;freeasync a s;join") // the driver of the parent refuses calls of the child
 	c.want("allocasync b err 3")
 	c.want("freeasync a err 3")
 	c.want("fork ok 0")

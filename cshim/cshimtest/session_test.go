@@ -167,7 +167,7 @@ func TestNotify(t *testing.T) {
 	c := m.start("dlsym")
 	c.do("stream s", "ok")
 	c.do("allocasync a 900 s", "ok")
-	c.do("delay s 700", "ok") // longer than a refusal is delayed for pending bytes
+	c.do("delay s 700", "ok") // longer than the library delays a refusal in the hope of pending bytes
 	c.do("freeasync a s", "ok")
 	c.do("alloc b 900", "ok") // waits for bytes whose free only this thread can notice
 	if _, requests := p.show(); !contains(requests, "6 0 0") {

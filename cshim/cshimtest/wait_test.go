@@ -20,7 +20,7 @@ func (m *machine) startTeam() *program {
 	return c
 }
 
-// act makes a thread of the program act, and checks its answer.
+// act sends a command for one thread to the program, and checks the answer.
 func (p *program) act(command, want string) {
 	p.t.Helper()
 	p.send(command)

@@ -52,8 +52,8 @@ func compile(t *testing.T, args ...string) {
 	}
 }
 
-// fakeResolver answers like a real driver. With unknown flags it changes no result; its first
-// version also changes nothing if there is no function.
+// fakeResolver answers like a real driver. With unknown flags it writes to no result parameter. Its first
+// version does not write the function's address either if there is no function.
 const fakeResolver = `
 static int order(const struct row *r, const char *name, int flags) {
     int o = strcmp(r->name, name);

@@ -23,11 +23,11 @@ type function struct {
 // takes has what a GA_HOOK row says of its function.
 type takes struct{ class, bytes string }
 
-// pass tells why a function is not wrapped; zero value: it is wrapped, or its class and name
-// acquire nothing.
+// pass tells why a function is not wrapped. Zero value: the function is wrapped, or it is of class
+// passthrough and has a name that does not suggest an acquisition (see taking).
 type pass struct{ reason, by string }
 
-// table has the hooks.def of both interfaces.
+// table has the rows of hooks.def of CUDA and NVML.
 type table struct {
 	hooked, needed map[string]bool
 	takes          map[string]takes
@@ -60,7 +60,8 @@ func inventory(t testing.TB) map[string]function {
 	return all
 }
 
-// row is one line of a table that begins with a macro.
+// row matches a line of hooks.def: its macro, the symbol, and in GA_HOOK the class and how the bytes are
+// known.
 var row = regexp.MustCompile(`(?m)^GA_(HOOK|NEED)\((\w+)(?:, (\w+))?(?:, (\w+))?`)
 
 func readTable(t testing.TB) table {
@@ -87,7 +88,8 @@ func readTable(t testing.TB) table {
 // resolves has the lines of a driver's map, by name and flags.
 type resolves map[string][3][]step
 
-// step is an answer from a version on: a symbol, or a status without one.
+// step is the answer of a driver from a version on: a symbol, or "!rR,stS" for return code R and status S
+// without a symbol.
 type step struct{ version, symbol string }
 
 func readMap(t testing.TB, path string) resolves {

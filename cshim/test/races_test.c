@@ -234,7 +234,8 @@ static void set_up(void) {
     CHECK(cuCtxSetCurrent(context) == 0 && pool_of(&of_device, 0) == 0);
     for (int i = 0; i < 2; i++)
         CHECK(cuStreamCreate(&streams[i], 1) == 0);
-    // Let the library use the sanitizer's pthread_create (async_stress.c).
+    // Make the library find the sanitizer's pthread_create instead of libc's. async_stress.c says
+    // why the driver's copy must be kept first.
     ga_library_pin_held(&ga_cuda_interface);
     atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
 }

@@ -95,7 +95,9 @@ int main(int argc, char **argv) {
     atomic_store(&last_peer, true);
     for (size_t i = 0; i < threads; i++)
         pthread_join(thread[i], NULL);
-    // The last peer counts the bytes that are not in the credit word.
+    // Request almost the whole limit. If no credit covers it, the request reaches the last peer and
+    // resumes the session there. The peer counts as used what it granted less what is in the credit
+    // word.
     uint16_t tag;
     if (ga_admit(root, 0, 399999, GA_MEMORY_PLAIN, &tag))
         ga_release(root, 0, 399999, tag);

@@ -64,12 +64,13 @@ static void ask(int abi, const char *name, int version, uint64_t flags, char *an
         snprintf(answer, ANSWER, "%d %s", result, what(p));
     else
         snprintf(answer, ANSWER, "%d %d %s", result, status, what(p));
-    // Most callers pass no status.
+    // Without a status, as most callers ask, the answer must be the same.
     if (abi == 2 && (v2(name, &q, version, flags, NULL) != result || p != q))
         printf("v2 %s %d %d: another answer without a status\n", name, (int)flags, version);
 }
 
-// Prints the answers from the first version that every driver knows, and from before it.
+// Prints the answer at each version where it changes, and at 2000, the first version that every
+// driver knows.
 static void walk_versions(int abi, const char *name, uint64_t flags) {
     char answer[ANSWER], last[ANSWER] = "";
     for (size_t i = 0; i < version_count; i++) {

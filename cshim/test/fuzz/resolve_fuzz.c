@@ -38,8 +38,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-// Returns what a program must get if the driver answers with p, from the list of rows only. For
-// cuInit this is the wrapper of the copy that the program asked.
+// Returns what a program must get if the driver answers with p. It takes this from the list of
+// rows, not from the library's own look-up. For cuInit it is the wrapper of the copy that the
+// program asked.
 static void *expected(void *p) {
     if (p && p == dlsym(driver, "cuInit"))
         return ga_cuda_interface.of_copy(GA_ROW_cuInit, 0);
@@ -83,7 +84,8 @@ static void ask_v2(const char *name, int version, uint64_t flags, bool quiet) {
     CHECK(found == expected(bare) && seen == status);
 }
 
-// Looks up by dlsym and dlvsym of a handle. NULL: the real function must decide.
+// Compares a look-up by dlsym or dlvsym in the driver's handle. ga_resolve_decide returns NULL if
+// libc's own function must answer: always if the library asks, else only if no wrapper is needed.
 static void look_up(const char *name, const char *version, const void *caller) {
     void *bare = version ? dlvsym(driver, name, version) : dlsym(driver, name);
     void *found = ga_resolve_decide(driver, name, version, caller);
