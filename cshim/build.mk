@@ -8,7 +8,7 @@ include tools/lines.mk
 
 # The folders (README.md). core knows no driver and no loader, and the unit tests link it alone. hook
 # answers look-ups of driver functions. memory is shared by the interfaces cuda, nvml, opencl and vulkan.
-SHIM_CORE := admit budget codec connection device driver env environ host import inherit interface link lock log message objects os publish records root second_copy session slots table thread_slot wait
+SHIM_CORE := admit budget call codec connection device driver env environ host import inherit interface link lock log message objects os publish records root second_copy session slots table thread_slot wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_MEMORY := async blocks graph idle mapped pending pool sums
 SHIM_CUDA := array async context device driver graph graph_nodes green hooks host import limit memory pool primary query stream stream_order teardown thread_slot vmm

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Requests of a session: the policy without a daemon, the opening of leases, and the sending of
-// requests with repeats. session.h has the interface; admit.c is the main caller.
+// requests with repeats. session.h has the interface, call.c the state of one request; admit.c is
+// the main caller.
 #include "core/session.h"
 
 #include <errno.h>
 
+#include "core/call.h"
 #include "core/connection.h"
 #include "core/interface.h"
 #include "core/link.h"
@@ -17,7 +19,6 @@
 #define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
 #define RETRY_MS 1000 // interval of the attempts after that
 #define REOPEN_MS 100 // interval of the attempts by threads that free memory
-#define ROOM_MS 5000  // how long a connection is tried while the daemon has no room for it
 
 // Returns an error that may explain why a running daemon was not reached, for a message; "": none.
 static const char *connect_obstacle(struct ga_root *root) {
@@ -278,120 +279,38 @@ bool ga_session_lacks(struct ga_root *root, uint32_t device) {
     return atomic_load(&d->refused) == atomic_load(&root->link_epoch) + 1;
 }
 
-static bool is_final(const struct ga_reply *reply) {
-    return reply->header.status != GA_STATUS_SHUTTING_DOWN &&
-           reply->header.status != GA_STATUS_NO_SESSION;
-}
-
-// Request that is sent in one or more attempts, until its reply is final.
-struct call {
-    uint16_t type;
-    int device;
-    void *body;
-    size_t size;
-    struct ga_reply *reply;
-    uint32_t *flags;   // flags in the body; NULL: this type of request has none
-    bool waits;        // the daemon may let the request wait
-    bool aside;        // this attempt must not wait, because all connections to wait on are in use
-    uint64_t first_ms; // when the request first found the queue full; 0: it has not
-    uint64_t until_ms; // when it must be given up after that; 0: never
-    uint32_t asked_in; // tag of the session to which an attempt was sent; 0: none
-    bool releases;     // true: the request reports destroyed objects
-    uint32_t released_in;   // epoch of the link when this process stopped counting these objects
-    int quick_failures;     // attempts in a row that failed at once
-    uint64_t no_room_since; // when no connection could first be opened; 0: one could
-};
-
-// Sets the fields `flags` and `waits` by the type and the body of the request.
-static void classify(struct call *a) {
-    struct ga_wire_alloc_request *bytes = a->body;
-    struct ga_wire_context_request *object = a->body; // a stream request has this layout, too
-    bool takes = false;
-    if (a->type == GA_TYPE_ALLOC) {
-        a->flags = &bytes->flags;
-        takes = true;
-    } else if (a->type == GA_TYPE_STREAM || a->type == GA_TYPE_CONTEXT) {
-        a->flags = &object->flags;
-        takes = object->count > 0;
-    }
-    a->waits = takes && !(*a->flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
-}
-
 enum outcome { ANSWERED, AGAIN, HUNG };
-
-// Counts an attempt that got no connection. If the daemon has no room for one more, counts it only
-// after ROOM_MS, and pauses; if other connections must do (−EBUSY), only pauses.
-static void count_failure(struct call *a, int error) {
-    uint64_t now = ga_os_now_ms();
-    a->no_room_since = a->no_room_since ? a->no_room_since : now;
-    if (error != -EBUSY && (error != -EAGAIN || now - a->no_room_since > ROOM_MS))
-        a->quick_failures++;
-    else
-        ga_os_sleep_us(20000);
-}
-
-// Writes the slot of the device's lease into the body, and the tag of the session into the reply.
-static void address(struct ga_root *root, struct call *a) {
-    struct ga_view *view = atomic_load(&root->view);
-    a->reply->tag = view->tag;
-    if (a->device < 0)
-        return;
-    uint32_t slot = (uint32_t)atomic_load(&view->slot[a->device]) - 1;
-    ga_os_copy(a->body, &slot, sizeof slot);
-}
-
-// Returns the flags of an attempt. A daemon of an earlier version does not know GA_FLAG_ASIDE: it
-// gets GA_FLAG_NO_WAIT instead, and refuses a request that would have to wait.
-static uint32_t flags_of(struct ga_root *root, const struct call *a) {
-    uint32_t flags = *a->flags & ~GA_FLAG_RETRY;
-    bool able = atomic_load(&root->able) & GA_ABLE_ASIDE;
-    if (a->waits)
-        flags &= ~(GA_FLAG_ASIDE | GA_FLAG_AGAIN | GA_FLAG_NO_WAIT);
-    if (a->aside)
-        flags |= able ? GA_FLAG_ASIDE : GA_FLAG_NO_WAIT;
-    if (a->first_ms != 0 && able)
-        flags |= GA_FLAG_AGAIN;
-    return flags | (a->asked_in == a->reply->tag ? GA_FLAG_RETRY : 0);
-}
 
 // Sends the request once, on a connection that the caller has, and waits for the reply. Returns 0
 // or −errno.
-static int exchange(struct ga_root *root, struct ga_connection *connection, struct call *a) {
+static int exchange(struct ga_root *root, struct ga_connection *connection, struct ga_call *a) {
     struct ga_reply *reply = a->reply;
     reply->epoch = atomic_load(&connection->epoch);
-    address(root, a);
+    ga_call_address(root, a);
     if (a->flags)
-        *a->flags = flags_of(root, a);
+        *a->flags = ga_call_flags(root, a);
     a->asked_in = reply->tag;
     struct ga_request request = {a->type, reply->request, a->body, a->size, -1, a->until_ms};
     return ga_wait_exchange(root, connection, &request, reply, tick);
 }
 
-// Reports whether the daemon knows already that the objects were destroyed. This is so if the
-// connection belongs to a later link, whose opening message did not count these objects.
-static bool is_reported(struct ga_root *root, const struct ga_connection *connection,
-                        const struct call *a) {
-    return a->releases && atomic_load(&connection->epoch) != a->released_in &&
-           (atomic_load(&root->able) & GA_ABLE_OBJECTS);
-}
-
 static enum outcome attempt_on(struct ga_root *root, struct ga_connection *connection,
-                               struct call *a) {
+                               struct ga_call *a) {
     int fd = ga_connection_fd(root, connection);
     if (GA_UNLIKELY(fd < 0))
         fd = open_connection(root, connection);
     if (GA_UNLIKELY(fd < 0)) {
         ga_connection_release(root, connection);
-        count_failure(a, fd);
+        ga_call_count_failure(a, fd);
         return AGAIN;
     }
-    if (GA_UNLIKELY(is_reported(root, connection, a))) {
+    if (GA_UNLIKELY(ga_call_is_reported(root, connection, a))) {
         ga_connection_release(root, connection);
         return ANSWERED;
     }
     uint64_t began = a->quick_failures ? ga_os_now_ms() : 0;
     int error = exchange(root, connection, a);
-    if (GA_LIKELY(error == 0 && is_final(a->reply))) {
+    if (GA_LIKELY(error == 0 && ga_call_is_final(a->reply))) {
         ga_connection_release(root, connection);
         if (GA_UNLIKELY(a->reply->fd >= 0))
             ga_os_close(a->reply->fd);
@@ -409,7 +328,7 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_connection *conne
     return AGAIN;
 }
 
-static enum outcome attempt(struct ga_root *root, struct call *a) {
+static enum outcome attempt(struct ga_root *root, struct ga_call *a) {
     if (a->waits && ga_threads_publish(root))
         release_dead_threads(root);
     // Requests wait on all connections but a few (ga_connection_acquire_to_wait), so that there is
@@ -422,7 +341,7 @@ static enum outcome attempt(struct ga_root *root, struct call *a) {
     return attempt_on(root, connection ? connection : ga_connection_acquire(root), a);
 }
 
-static enum ga_way send_until_answered(struct ga_root *root, struct call *a) {
+static enum ga_way send_until_answered(struct ga_root *root, struct ga_call *a) {
     if (a->reply->request == 0)
         a->reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
     for (a->quick_failures = 0; a->quick_failures < 6;) {
@@ -443,44 +362,15 @@ static enum ga_way send_until_answered(struct ga_root *root, struct call *a) {
     return policy(root);
 }
 
-// Reports whether the request was in the queue, and was given up because its time was over.
-static bool is_expired(const struct call *a) {
-    return a->reply->header.status == GA_STATUS_CANCELLED && a->until_ms != 0 &&
-           ga_os_now_ms() >= a->until_ms;
-}
-
-// Reports whether the request may wait, but found no place in the queue, or found it too late.
-static bool is_crowded(const struct call *a) {
-    uint32_t status = a->reply->header.status;
-    return status == GA_STATUS_CROWDED || (status == GA_STATUS_BUSY && a->aside) || is_expired(a);
-}
-
-// Returns how long the daemon lets the request wait, in ms (UINT64_MAX: no limit). *text: the
-// daemon's line about that for the user.
-static uint64_t read_crowded(const struct call *a, const uint8_t **text) {
-    const struct ga_reply *reply = a->reply;
-    switch (a->type) {
-    case GA_TYPE_ALLOC:
-        *text = reply->body.alloc.text;
-        return reply->body.alloc.limit;
-    case GA_TYPE_STREAM:
-        *text = reply->body.stream.text;
-        return reply->body.stream.max == UINT32_MAX ? UINT64_MAX : reply->body.stream.max;
-    default:
-        *text = reply->body.context.text;
-        return reply->body.context.remaining;
-    }
-}
-
 // Pauses, and prepares another attempt of a request that found no place in the queue. False: the
 // request's time is over, and the reply is set to "timed out". asked: number of attempts.
-static GA_NOINLINE bool ask_later(struct ga_root *root, struct call *a, uint32_t asked) {
+static GA_NOINLINE bool ask_later(struct ga_root *root, struct ga_call *a, uint32_t asked) {
     uint64_t now = ga_os_now_ms();
     if (a->first_ms == 0)
         a->first_ms = now;
     if (a->reply->header.status == GA_STATUS_CROWDED) {
         const uint8_t *text;
-        uint64_t patience = read_crowded(a, &text);
+        uint64_t patience = ga_call_read_crowded(a, &text);
         a->until_ms = patience < UINT64_MAX - a->first_ms ? a->first_ms + patience : 0;
         if (text[0] && asked == 1 &&
             atomic_exchange(root->env.in_job ? &root->crowded_reported : &root->wait_reported, 1) ==
@@ -504,19 +394,19 @@ static GA_NOINLINE bool ask_later(struct ga_root *root, struct call *a, uint32_t
 
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply) {
-    struct call a = {.type = type,
-                     .device = device,
-                     .body = body,
-                     .size = size,
-                     .reply = reply,
-                     .asked_in = reply->request != 0 ? reply->tag : 0};
-    classify(&a);
+    struct ga_call a = {.type = type,
+                        .device = device,
+                        .body = body,
+                        .size = size,
+                        .reply = reply,
+                        .asked_in = reply->request != 0 ? reply->tag : 0};
+    ga_call_classify(&a);
     enum ga_way way;
     uint32_t asked = 0;
     do {
         way = send_until_answered(root, &a);
         asked++;
-    } while (GA_UNLIKELY(a.waits && way == GA_WAY_ASK && is_crowded(&a)) &&
+    } while (GA_UNLIKELY(a.waits && way == GA_WAY_ASK && ga_call_is_crowded(&a)) &&
              ask_later(root, &a, asked));
     if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM)
         atomic_fetch_add(&root->asked,
@@ -530,14 +420,14 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
 static void send_release(struct ga_root *root, uint16_t type, uint32_t device, void *body,
                          size_t size, uint32_t epoch) {
     struct ga_reply reply = {.request = 0};
-    struct call a = {.type = type,
-                     .device = (int)device,
-                     .body = body,
-                     .size = size,
-                     .reply = &reply,
-                     .releases = true,
-                     .released_in = epoch};
-    classify(&a);
+    struct ga_call a = {.type = type,
+                        .device = (int)device,
+                        .body = body,
+                        .size = size,
+                        .reply = &reply,
+                        .releases = true,
+                        .released_in = epoch};
+    ga_call_classify(&a);
     send_until_answered(root, &a);
     atomic_fetch_add(&root->asked, 1); // free memory may have changed
 }
