@@ -19,7 +19,8 @@ import (
 // at a named place, and expect it to restart itself with every count as before. crash_test.go has daemons that are
 // killed from outside.
 
-// breakable returns a machine, and a function that makes its daemon panic the next few times at a named place in its code.
+// breakable returns a machine, and a function that makes its daemon panic the next `times` times that it comes to a
+// named place in its code.
 func breakable(t *testing.T, place string, o rig.Options) (m *rig.Machine, breaks func(times int)) {
 	t.Helper()
 	left := filepath.Join(t.TempDir(), "left")
@@ -60,7 +61,7 @@ func TestBrokenInvariantIsAPause(t *testing.T) {
 			run := m.Interact(m.Gpuarb("run", "--memory", "300M", "--min", "300M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
 			daemon := m.DaemonPID()
 			cause := fmt.Sprintf("client_pid=%d client_start=[0-9]+ request=Alloc ", b.PID())
-			if place == "request.answered" { // The reply is sent before the daemon comes there, which may therefore be for an earlier request.
+			if place == "request.answered" { // The daemon comes to this place after its reply, so it may break there at the end of an earlier request.
 				cause = fmt.Sprintf("client_pid=(%d|%d|%d) client_start=[0-9]+ request=(Alloc|Context) ", a.PID(), b.PID(), run.PID())
 			}
 			breaks(1)

@@ -187,7 +187,8 @@ func TestPageAmongTooManyConnections(t *testing.T) {
 	}
 }
 
-// frugal starts a daemon that may open at most `files` files.
+// frugal writes a script that starts the daemon so that it may open at most `files` files, and returns the script's
+// path.
 func frugal(t *testing.T, m *rig.Machine, files int) string {
 	t.Helper()
 	path := filepath.Join(m.Dir, "frugal")

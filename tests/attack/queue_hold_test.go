@@ -99,7 +99,7 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	}
 	m.Kill()
 	_ = r.end()
-	heldSince(t, m, 1) // since this machine was started
+	heldSince(t, m, 1) // as if the job held its slot since one second after boot: a time without milliseconds
 	m.Start()
 	other.resume()
 	r = other.context(1, r.number, ipc.FlagRetry)

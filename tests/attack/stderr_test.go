@@ -26,7 +26,7 @@ func TestNobodyReadsStandardError(t *testing.T) {
 			check(t, err)
 			defer func() { _, _ = read.Close(), write.Close() }()
 			spoil(t, read, write)
-			// Each socket leads to a warning: no daemon arbitrates, or the budget is full.
+			// At each socket the program is warned: at the first its memory is refused, at the second there is no daemon.
 			for _, socket := range []string{m.Socket, m.Dir + "/none"} {
 				cmd := m.Command(append(m.PreloadEnv(), "GPUARB_SOCKET="+socket), rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M; alloc b 2G; free a")
 				cmd.Stderr = write

@@ -15,8 +15,8 @@ import (
 // refused with that bound.
 
 // TestThreadNumbers: if each thread needs a slot, a client can use any thread numbers. The daemon remembers as many as
-// docs/threat-model.md says, also over a restart. It refuses the next number and names the thread, and forgets a number
-// with its last object.
+// docs/threat-model.md says, also over a restart. It refuses the next number with a message that names it, and forgets
+// a number with its last object.
 func TestThreadNumbers(t *testing.T) {
 	t.Parallel()
 	const most = 1024

@@ -2,8 +2,8 @@
 """A client whose child inherits its connection, and uses the connection after the client is dead.
 
 heir.py SOCKET UUID: opens a session with a lease of 100 MiB, forks, and says "PARENT
-CHILD"; the parent waits to be killed. The child then sends on the connection what its
-parent could, for every line on stdin, and prints what comes back."""
+CHILD"; the parent waits to be killed. For every line on stdin the child then requests 100 MiB
+on the connection, and prints the status of the reply, or the error of the connection."""
 import mmap
 import os
 import socket
@@ -24,8 +24,9 @@ def ask(conn, kind, body, number):
 
 
 def hello(conn):
-    """Opens a session and maps its page, as every client must: one that has it not mapped
-    has become another program. The child must not have it."""
+    """Opens a session and maps its lease page, as every client must: the daemon takes a process
+    without the mapping for another program that has replaced the client. The child does not
+    inherit the mapping."""
     body = struct.pack("<II16sQIIIIIIQ", 1, 0, b"", 2**64 - 1, 0, 0, 0, 0, 0, 0, 2**64 - 1)
     send(conn, 1, body, 1)
     reply, fds, _, _ = socket.recv_fds(conn, 4096, 1)
