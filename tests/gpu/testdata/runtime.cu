@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program of the CUDA runtime under a budget: runtime BYTES. It needs 200 MiB, and does with less
-// when they are refused.
+// runtime BYTES: a program of the CUDA runtime that checks its budget of BYTES. An allocation of
+// 200 MiB must be refused exactly if the budget is smaller; the program goes on in both cases.
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_runtime.h>

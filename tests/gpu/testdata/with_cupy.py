@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CuPy within a budget: with_cupy.py MODE BYTES TIGHT."""
+"""Computes with CuPy within a budget: with_cupy.py MODE BYTES TIGHT.
+
+MODE is CuPy's allocator (managed or async; any other word: CuPy's default), and BYTES is the
+budget. TIGHT is "true" if the budget is too small for the arrays.
+"""
 import sys
 
 import cupy

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""numba within a budget: with_numba_cuda.py MODE BYTES TIGHT."""
+"""Computes with numba within a budget: with_numba_cuda.py MODE BYTES TIGHT.
+
+MODE is not used, and BYTES is the budget. TIGHT is "true" if the budget is too small for the
+arrays.
+"""
 import sys
 
 import numpy

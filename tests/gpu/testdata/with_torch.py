@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch within a budget: with_torch.py MODE BYTES TIGHT."""
+"""Computes with PyTorch within a budget: with_torch.py MODE BYTES TIGHT.
+
+MODE is PyTorch's allocator (expandable, async or caching, which is the default), or graphs: the
+default, and a CUDA graph besides. BYTES is the budget. TIGHT is "true" if the budget is too small
+for the tensors.
+"""
 import os
 import sys
 
