@@ -25,11 +25,12 @@ import (
 
 // This file measures an honest client beside hostile processes, and has these processes. ask_test.go measures without them.
 
-// BenchmarkBesideHostile measures the median round trip of an honest request, alone and beside one
-// hostile process, in turns: each round starts a hostile process and ends it. The hostile process has the lowest
-// priority, so that the benchmark measures the daemon's work for it and not its own work. On a machine
-// that is busy otherwise it hardly runs, and the figures are meaningless. ratio is the
-// median over the rounds. own-ratio is the same ratio of the daemon's own time for a request, if the hostile process requests no memory.
+// BenchmarkBesideHostile measures the median round trip of an honest request, alone and beside one hostile process, in
+// turns: each round starts a hostile process and ends it. The hostile process has the lowest priority, so that the
+// benchmark measures the daemon's work for it and not its own work. On a machine that is busy otherwise it hardly runs,
+// and the figures are meaningless. ratio is the time beside it divided by the time alone, as the median over the
+// rounds. own-ratio is the same ratio of the daemon's own time for a request; it is reported only if the hostile
+// process requests no memory.
 func BenchmarkBesideHostile(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(hostiles)) {
 		b.Run("by="+name, func(b *testing.B) {

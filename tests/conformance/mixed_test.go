@@ -48,8 +48,8 @@ func oneCap(t *testing.T, most, times int) {
 	end(m, all...)
 }
 
-// storm starts and ends programs at the same time; each uses the interfaces named in `what`. By the programs' own count
-// at most `most` of them are inside at any moment.
+// storm makes all programs create and end objects at the same time, each of the interfaces that `what` names for it. By
+// the programs' own count at most `most` of them are inside at any moment.
 func storm(m *rig.Machine, all []*rig.Program, most int, what ...string) {
 	m.T.Helper()
 	commands := make([]string, len(all))

@@ -90,9 +90,9 @@ func systemCalls(t *testing.T, m *rig.Machine, env []string, script, want string
 	return strings.Count(string(text), "\n")
 }
 
-// TestSteadyProgramMakesNoSystemCalls compares the system calls of two programs, one of which has a
-// million more pairs of alloc and free of admitted blocks. The
-// pointer table maps its parts at first use, so the comparison begins after a hundred thousand pairs.
+// TestSteadyProgramMakesNoSystemCalls compares the system calls of two programs, one of which has a million more pairs
+// of alloc and free, of blocks that its credit covers. The pointer table maps its parts at first use, so the comparison
+// begins after a hundred thousand pairs.
 func TestSteadyProgramMakesNoSystemCalls(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})

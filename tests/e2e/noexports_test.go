@@ -108,9 +108,8 @@ func TestLookUpsWithoutExports(t *testing.T) {
 	}
 }
 
-// TestWeakReferenceWithoutDriver checks a weak reference to a driver function on a machine without
-// a driver. With exports it is our function, which returns CUDA_ERROR_NOT_FOUND; without exports it
-// is NULL.
+// TestWeakReferenceWithoutDriver checks a weak reference to a driver function on a machine without a driver. With
+// exports it is the library's function, which returns CUDA_ERROR_NOT_FOUND; without exports it is NULL.
 func TestWeakReferenceWithoutDriver(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "weak")

@@ -46,7 +46,7 @@ func processor(t *testing.T, m *rig.Machine, devices int) report.Device {
 
 var pidOfMessage = regexp.MustCompile(`PID \d+`)
 
-// same runs a command on both machines, and compares its output and exit status.
+// same runs a command on both machines, and compares stderr and the exit status, which must be code.
 func same(t *testing.T, with, without *rig.Machine, code int, args ...string) {
 	t.Helper()
 	a, b := rig.Run(t, with.Gpuarb(args...)), rig.Run(t, without.Gpuarb(args...))

@@ -24,7 +24,7 @@ func TestSlowDaemonIsSaid(t *testing.T) {
 	quiet := m.Terminal(120, 20, "$G devices; echo end $?; exec cat", "GPUARB_QUIET=1")
 	onto := m.Terminal(120, 20, "$G devices; echo end $?; exec cat")
 	onto.Await(said)
-	given := m.Terminal(120, 20, "trap : INT; $G run -- true; echo end $?; exec cat") // at work before the daemon answers
+	given := m.Terminal(120, 20, "trap : INT; $G run -- true; echo end $?; exec cat") // is interrupted while it waits for the daemon
 	given.Await(said)
 	given.Press("C-c")
 	given.Await("end 130")
