@@ -219,7 +219,7 @@ func (c *copying) ticket(t *ticket) {
 	c.to.queue = append(c.to.queue, n)
 }
 
-// try calls do on a copy, and then undoes the changes that giveBack and admitAll made in do.
+// try calls do on a copy, and then undoes the changes that releaseHoldings and admitAll made in do.
 func (a *Arbiter) try(do func()) {
 	queue := a.queue
 	a.queue, a.undo = slices.Clone(queue), nil

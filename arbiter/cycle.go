@@ -57,9 +57,9 @@ func (a *Arbiter) cycle(now time.Time) {
 	a.reopenAll(now)
 }
 
-// decideWaiting evaluates a waiting request, and serves or refuses it if it can be decided. earlier are the requests before it in the queue. If
-// decide returns true the request stays in the queue: it blocks later requests, or a limit is newly watched for it and the next pass
-// evaluates it again.
+// decideWaiting evaluates a waiting request, and serves or refuses it if it can be decided. earlier are the requests before it in the queue.
+// If decideWaiting returns true the request stays in the queue: it blocks later requests, or a limit is newly watched for it and the next
+// pass evaluates it again.
 func (a *Arbiter) decideWaiting(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
 	a.noteHeldSince(t)
 	v := a.evaluate(t)

@@ -19,7 +19,7 @@ func (a *Arbiter) noteExceeded(p account) {
 	}
 }
 
-// noteChain calls noteOver for each budget above a lease.
+// noteChain calls noteExceeded for each budget above a lease.
 func (a *Arbiter) noteChain(l *lease) {
 	for b := range l.Budget().Chain() {
 		a.noteExceeded(account{b, l.device.Index})

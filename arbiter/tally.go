@@ -62,8 +62,8 @@ type tally struct {
 	waits, refused uint64
 	waited         time.Duration
 	since          time.Time          // when counting began, if that was after the start of the job; else zero
-	unknown        []string           // UUIDs of devices that the job uses and the daemon does not know, up to mostUnknown
-	unmanaged      []UnmanagedProcess // processes that used a device without the library, up to mostBeside
+	unknown        []string           // UUIDs of devices that the job uses and the daemon does not know, up to maxUnknown
+	unmanaged      []UnmanagedProcess // processes that used a device without the library, up to maxUnmanaged
 	moreUnmanaged  int                // number of such processes that are not in unmanaged
 }
 
