@@ -7,7 +7,8 @@ SHIM_CFLAGS ?=
 include tools/lines.mk
 
 # The folders (README.md). core knows no driver and no loader, and the unit tests link it alone. hook
-# answers look-ups of driver functions. memory is shared by the interfaces cuda, nvml, opencl and vulkan.
+# answers look-ups of driver functions. memory accounts for memory in stream order, for any interface;
+# of the interfaces cuda, nvml, opencl and vulkan only cuda has such memory.
 SHIM_CORE := admit budget call codec connection device driver env environ host import inherit interface link lock log message objects os publish records root second_copy session slots table thread_slot wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_MEMORY := async blocks graph idle mapped pending pool sums

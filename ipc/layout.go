@@ -32,9 +32,9 @@ const (
 //	bit  62      NOTIFY: a request waits, and the client must report each free (FreedNotice)
 //	bit  63      CLOSED: the client must ask the daemon for every allocation
 //
-// Clients change only the credit bits, by compare-and-swap, and keep the epoch and the flags. LeaseSlot.Low has the
-// same layout without flags: the least credit since the daemon's last change, with the epoch in which the client saw
-// it.
+// Clients change only the credit bits, and keep the epoch and the flags. They take credit by compare-and-swap, and give
+// it back by compare-and-swap or, if the credit cannot overflow, by addition. LeaseSlot.Low has the same layout without
+// flags: the least credit since the daemon's last change, with the epoch in which the client saw it.
 const (
 	CreditBits  = 48
 	CreditMask  = 1<<CreditBits - 1

@@ -2,9 +2,9 @@
 // The credit word of a lease: bytes that the process may use without asking the daemon. Its layout
 // is that of LeaseSlot in wire.h. admit.h acquires credit, release.h returns it.
 //
-// Acquire and release change the credit bits by an atomic swap, and keep the flags and the epoch.
-// If the daemon changes the word between our load and our swap, the swap fails and is repeated. No
-// lock is needed.
+// Acquire changes the credit bits by a compare-and-swap, and keeps the flags and the epoch. If the
+// daemon changes the word between our load and our swap, the swap fails and is repeated. Release
+// adds to the credit bits; only near GA_CREDIT_LIMIT it uses a compare-and-swap. No lock is needed.
 #ifndef GA_CREDIT_H
 #define GA_CREDIT_H
 
@@ -68,7 +68,9 @@ static inline bool ga_credit_acquire(struct ga_wire_lease_slot *slot, uint64_t b
 
 // Returns bytes to the credit, up to GA_CREDIT_LIMIT. Returns the previous value of the word; if it
 // has GA_FLAG_NOTIFY, another job waits for bytes and the daemon must be told. Far below the limit,
-// as a normal word is, a plain addition suffices: only threads of this process add.
+// as a normal word is, a plain addition suffices. Other threads of this process and the daemon may
+// add between our load and our addition. For a carry out of the credit bits they would have to add
+// more than GA_CREDIT_LIMIT / 2, which no device has.
 static inline uint64_t ga_credit_release(struct ga_wire_lease_slot *slot, uint64_t bytes) {
     ga_word *word = ga_credit_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
