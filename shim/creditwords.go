@@ -15,7 +15,7 @@ import (
 )
 
 // Words holds the settings of the credit words of all leases. The daemon's lock guards it. Clients change
-// their words at any time, so each change is a compare-and-swap.
+// their words at any time, so each change is a compare-and-swap, which is repeated up to maxSwaps times.
 type Words struct {
 	onClamp  func(arbiter.LeaseID)
 	maxSwaps int // number of failed swaps after which a change is made in another way
@@ -130,7 +130,9 @@ func (l *Lease) Free(n accounting.Bytes) (freed bool) {
 }
 
 // Grant records that n bytes went to the thread that asked for them. The word keeps its credit and
-// gets a new epoch, so that its low-water mark starts again.
+// gets a new epoch, so that its low-water mark starts again. The sum is recorded first, although the
+// change announces the same sum: without a page, or after a fault in the page, the change is not
+// finished, and the client gets its reply all the same.
 func (l *Lease) Grant(granted, n accounting.Bytes) {
 	l.Record.Grant(uint64(granted + n))
 	l.guarded(func() {
@@ -327,15 +329,24 @@ func (l *Lease) change(kind uint32, granted accounting.Bytes,
 			return
 		}
 	}
-	// The client changes the word without a pause. To end that, take out all credit at once.
-	// Afterwards, add the new credit to what the client has freed meanwhile. Only this change is
-	// announced after its swap, because the credit is not known before. If the daemon dies in
-	// between, the idle credit counts as used until the client resumes and reports what it uses.
+	// The client changes the word without a pause. To end that, take out all credit at once, and
+	// close the word. Afterwards, add the new credit to what the client has freed meanwhile. Only this
+	// change is announced after its swap, because the credit is not known before. The announced epoch
+	// is that of the empty word, so that the next daemon finishes the change as soon as it is
+	// announced.
+	//
+	// If the daemon dies between the swap and the addition, the word lacks the old credit, and after
+	// the announcement also the credit that the change gives. These bytes count as used until the
+	// client resumes and reports what it uses: too much is counted, never too little. Bytes that a
+	// change takes have left the word in the swap. The word stays closed until the next daemon writes
+	// its flags.
 	l.Record.Withdraw()
 	epoch := ipc.CreditWord(l.word().Load()).Epoch()
 	empty := ipc.MakeCreditWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
 	old := ipc.CreditWord(l.word().Swap(uint64(empty))).WithEpoch(epoch)
 	swapped, shown := l.announce(kind, granted, old, next)
+	// Clients change only the credit bits. The addition of this difference, modulo 2^64, adds the new
+	// credit, clears FlagClosed unless the change sets it, and sets NOTIFY if the change does.
 	l.word().Add(uint64(swapped) - uint64(empty))
 	l.shown = shown
 	l.Record.Finish()

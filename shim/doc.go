@@ -5,7 +5,8 @@
 //
 // Each change of a credit word is announced in the state file before it is made, so that the next
 // daemon can tell which changes were completed. The daemon's lock guards Words and Lease. Clients
-// change the same page at any time, so each change of a word is a compare-and-swap.
+// change the same page at any time, so each change of a word is a compare-and-swap. If that fails
+// too often, Lease.change takes the credit away first and announces the change afterwards.
 //
 // The pages are memfds that the daemon has made and sealed. A client can write anything into its
 // page at any time. Values from a page are clamped before use, and a fault in a page affects only
