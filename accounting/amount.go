@@ -14,7 +14,12 @@ const (
 	nAmounts
 )
 
-// rows is the table of amounts. A new amount needs a row here, and its reservation and limit in node.reserve and node.limits.
+// rows is the table of amounts. A new amount needs a row here, and these changes:
+//
+//   - node.limits says which nodes limit it.
+//   - node.reserve says how much of it a node reserves. Without a case there, it is reserved like memory.
+//   - In package arbiter, Request.takes, ticket.takes and Arbiter.apply add it to what a request takes, and copy.go copies it.
+//   - If it is not awaited, Arbiter.neverFits refuses requests without room for it, with ReasonStreams.
 var rows = [nAmounts]struct {
 	most    Bytes // most that one lease can hold, whatever its client reports
 	awaited bool  // a request may wait for the amount

@@ -4,8 +4,8 @@
 //
 // A lease is charged to a chain of budgets: that of its process, that of its job, and a budget shared by a user or a cgroup. On each
 // device, each budget has a memory.min that is reserved for it and a memory.max that it may not exceed. Leases, budgets on a device, and
-// the device itself are nodes of one tree. Each node has the sum of each amount (bytes, streams), and one function of these sums says
-// whether it has room. Invariants after every operation:
+// the device itself are nodes of one tree. Each node has the sum of each amount: streams, memory, memory that is present on the device,
+// and overhead. One function of these sums says whether the node has room. Invariants after every operation:
 //
 //   - I1: for each lease, the granted bytes are at most the memory.max of every budget above it, or the
 //     budget exceeds its limit and its sum only falls.

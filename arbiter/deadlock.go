@@ -30,7 +30,7 @@ const searchShare = 9
 type Search struct {
 	state   *Arbiter  // the copy
 	strict  bool      // a job counts as waiting only if all of its threads wait
-	blocked *ticket   // live request that fits but that earlier requests block, which wait for its job; nil: none
+	blocked *ticket   // live request that fits, but is blocked by earlier requests, which wait for what its own job holds; nil: none
 	victim  *ticket   // live request to be refused; nil: none
 	others  []*ticket // other live requests of the deadlock, or those that wait for what victim's process holds
 	began   time.Time
@@ -52,6 +52,8 @@ func (a *Arbiter) breakDeadlock(now time.Time) bool {
 		a.looseSearchAt = now.Add(a.policy.DeadlockGrace)
 	}
 	if len(a.queue) > searchedAtOnce {
+		// Search after a noted change. Clients also free memory into their credit words without a call, so search in any case if the last
+		// search ended a second ago.
 		a.suspected = blocked && (a.suspected || a.searchNeeded || now.Sub(a.searchAgain) >= time.Second)
 		return false
 	}
@@ -125,8 +127,8 @@ func (a *Arbiter) dropSlotsOfWaiting(now time.Time) (dropped bool) {
 	return dropped
 }
 
-// Run searches on the copy only, so that it needs no lock. It first looks for a request that fits and is blocked only by earlier requests
-// that wait for its job (blocked). If there is none, it admits requests regardless of their order, until the remaining ones wait for each
+// Run searches on the copy only, so that it needs no lock. It first looks for a request that fits and is blocked only by earlier requests,
+// which themselves wait for what the job of that request holds (blocked). If there is none, it admits requests regardless of their order, until the remaining ones wait for each
 // other. victim becomes the youngest request whose process holds enough to let another request be admitted. If there is no such request,
 // victim becomes the youngest of all remaining requests.
 func (s *Search) Run() {

@@ -92,7 +92,8 @@ func (d *device) slotsBy() string {
 	return by
 }
 
-// caps returns how many permits of each kind a device has.
+// caps returns how many permits of each kind a device has. With slots.max, a claim takes one of the slots, so that slots.max limits claims
+// too and there may be several. Without slots.max, slots are unlimited and the device has one claim.
 func (d *device) caps() permit.Caps {
 	if most := d.slotsMax(); most > 0 {
 		return permit.Caps{permit.Slot: most}

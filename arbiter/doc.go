@@ -2,8 +2,8 @@
 // main type is [Arbiter]: the ledger of package accounting, the policy of package arbiter/rules, and the queue of waiting requests.
 //
 // An Arbiter is a state machine. Times and events are arguments; decisions are return values ([Result], [Event], errors). It starts no
-// goroutine, reads no clock and does no I/O. It writes only to the memory that it shares with the clients, through [CreditWord]. Package
-// shim implements CreditWord, and tests have a fake.
+// goroutine, reads no clock and does no I/O. Its one side effect is [CreditWord]: during a call, the arbiter changes the lease page that a
+// client shares with the daemon, and the lease's record in the state file. Package shim implements CreditWord, and tests have a fake.
 //
 // Budgets are per device: "25%" is a quarter of each device, and "4G" is 4 GiB on each device. An allocation is charged on the device that
 // holds it. A lease is charged to a chain of budgets: that of its process, that of its job and, if the rule's scope is "user", "cgroup" or

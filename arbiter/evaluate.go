@@ -121,6 +121,9 @@ func (a *Arbiter) checkLimit(t *ticket, s *candidate, at *limit, noRoom bool) {
 }
 
 // checkPermits stores in s the limit that refuses the permits asks, if any. ownLimit is the slot limit of the program itself; 0: none.
+//
+// A request for another kind always asks for a slot too (job.asks), so that a request without a slot asks for no permit. Whichever kind
+// refuses, the stored limit is that of slots, at which requests for permits of all kinds wait and are watched (limit.watchState).
 func (a *Arbiter) checkPermits(t *ticket, s *candidate, asks permit.Kinds, ownLimit int) {
 	if s.asks = asks; !asks[permit.Slot] {
 		return

@@ -79,7 +79,8 @@ func (a *Arbiter) holdsNothing(j *job) bool {
 	return true
 }
 
-// holds reports whether a job holds anything that another job could wait for: memory in use, a reservation, a context or a permit.
+// holds reports whether a job holds anything that another job could wait for: memory in use, a reservation or a permit. Contexts and streams
+// are not tested, because their owner takes a slot for the first of them.
 func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) }
 
 // heldAt returns a text with the holders at a limit.

@@ -34,8 +34,8 @@ type Place struct {
 }
 
 // CreditWord gives access to the memory that a lease shares with its client. Package shim implements it on the sealed page, and announces
-// each change in the mapping that outlives the page before making it. All calls are made under the daemon's lock. If the page is gone, the
-// word reads as 0 and changes nothing.
+// each change in the state file before making it (Lease.change in package shim has one exception). All calls are made under the daemon's
+// lock. If the page is gone, the word reads as 0 and changes nothing.
 //
 // granted is what the ledger holds for the lease at that moment, in bytes. Values are clamped to [0, granted]. An implementation that had
 // to clamp a value calls [Arbiter.Clamped], from within any of these methods.

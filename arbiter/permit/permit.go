@@ -7,7 +7,9 @@ import "iter"
 // Kind is a kind of permit.
 type Kind int
 
-// Kinds of permits. A new kind needs a line here, and a row in conflicts if it excludes another kind.
+// Kinds of permits. A new kind needs a line here, and a row in conflicts if it excludes another kind. In package arbiter, a field of
+// JobRequest asks for it, job.asks lists it together with Slot, device.caps limits it, and Arbiter.releaseKept deletes it. An owner has a
+// permit of another kind only together with a Slot, because the arbiter finds owners by their slots.
 const (
 	Slot  Kind = iota // permission to have work running
 	Claim             // claim of the device
