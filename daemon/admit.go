@@ -105,7 +105,9 @@ func (cl *client) parkRequestLocked(h ipc.Header, l *shim.Lease, r arbiter.Reque
 	cl.d.noteRequestLocked(cl.waits, l, r)
 }
 
-// replyDecision sends the reply to a decided request of a lease.
+// replyDecision sends the reply to a decided request of a lease. The lock is released: unlock has drained the arbiter's
+// decisions into the queues of their clients, and the grant is in the state file. The faults alloc.drained and
+// objects.drained end the daemon at that moment, before the reply is sent.
 func (cl *client) replyDecision(h ipc.Header, r arbiter.Request, out arbiter.Result) error {
 	if r.What == arbiter.WantsBytes {
 		faults.At("alloc.drained")

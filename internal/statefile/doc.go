@@ -16,8 +16,8 @@
 //	finish    Granted = granted afterwards      (Open = 0, last)
 //
 // A grant that goes directly to a thread changes no credit. It is recorded before its reply is sent, as are streams
-// and contexts. If the client never read the reply, it does not report the grant when it resumes. The file therefore
-// need not record requests.
+// and contexts. If the client never read the reply, it does not report the grant when it resumes. Therefore the file
+// records only requests that wait, which keep their place in the queue, and no requests that were decided.
 //
 // Locking: records are written only under the daemon's lock; Failures says what may be called without it. The package
 // decides nothing.
