@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Records of one size that are used again. records.h describes the functions.
 #include "core/records.h"
 
 void *ga_records_acquire(struct ga_root *root, struct ga_records *r, size_t size) {

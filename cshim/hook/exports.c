@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Says which of the two builds of the library this is. exports.h has the declaration.
 #include "hook/exports.h"
 
 // This file is compiled once for each of the two builds, which share all other objects. So it is
