@@ -80,9 +80,6 @@ func (w *watcher) poll(ctx context.Context, next *time.Time) time.Duration {
 	if err == nil {
 		now.state, now.err = stateJSON(snapshot)
 	}
-	w.mu.Lock()
-	w.last = now
-	w.mu.Unlock()
 	if !at.Before(*next) {
 		point := &snapshot
 		if now.err != nil {
@@ -94,6 +91,9 @@ func (w *watcher) poll(ctx context.Context, next *time.Time) time.Duration {
 			*next = at.Add(w.history.step)
 		}
 	}
+	w.mu.Lock()
+	w.last = now // after the point was added, so that who sees the first state finds it in the history too
+	w.mu.Unlock()
 	w.hub.send(now.message())
 	return time.Duration(len(now.state)) * time.Second / bytesAtOnce
 }
