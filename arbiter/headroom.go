@@ -12,12 +12,18 @@ import (
 // budget. The context that uses the headroom neither waits nor is refused. With charge_overhead, contexts are charged to the budgets and so
 // to the reservations; then there is no headroom. evaluate.go, renew.go and serve.go call this file.
 
-// headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, it returns an
-// estimate. Without the estimate, two jobs that start at the same time would both be promised the memory that their contexts take.
+// headroomCost returns the headroom of a new reservation on a device.
 func (d *device) headroomCost() accounting.Bytes {
 	if d.policy.ChargeOverhead {
 		return 0
 	}
+	return d.contextRoom()
+}
+
+// contextRoom returns the bytes that the first context of a program takes on a device. If the cost of a context is not known there yet, it
+// returns an estimate. Without the estimate, two jobs that start at the same time would both be promised the memory that their contexts
+// take.
+func (d *device) contextRoom() accounting.Bytes {
 	if cost := d.contextCost(); cost > 0 || d.rule.ContextReserve != nil {
 		return cost
 	}

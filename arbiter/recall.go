@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
@@ -129,11 +130,7 @@ func completeRefusal(r *accounting.Refusal, n, gain accounting.Bytes) *accountin
 // wouldGrant returns the most bytes, up to n, that a new request of a lease would be granted now, after a recall of other leases' idle
 // credit and behind all tickets. It does not count the credit in the lease's own word, and changes nothing.
 func (a *Arbiter) wouldGrant(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
-	most := n
-	for r := range l.Refusals(accounting.OnDevice(n)) {
-		_, gain := a.donors(l, r)
-		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
-	}
+	most := a.roomFor(l, n)
 	// A new request ranks behind all tickets. They do not block the part of it that lies in reservations.
 	t := &ticket{job: l.session.job, session: l.session, lease: l, candidates: []candidate{{device: l.device}},
 		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
@@ -148,6 +145,29 @@ func (a *Arbiter) wouldGrant(now time.Time, l *lease, n accounting.Bytes) accoun
 		}
 	}
 	return most
+}
+
+// roomFor returns the most bytes, up to n, that the limits of a lease have room for, after a recall of other leases' idle credit.
+func (a *Arbiter) roomFor(l *lease, n accounting.Bytes) accounting.Bytes {
+	most := n
+	for r := range l.Refusals(accounting.OnDevice(n)) {
+		_, gain := a.donors(l, r)
+		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
+	}
+	return most
+}
+
+// free returns the most bytes that a new job without a reservation would be granted now on a device, beside the context that its program
+// needs there. It is 0 if the device is lost or divided, if its permits keep new jobs out, or if a waiting request is ahead of new jobs.
+func (a *Arbiter) free(now time.Time, d *device) accounting.Bytes {
+	newcomer := &ticket{place: Place{Arrival: ^uint64(0), Since: now}}
+	if d.lost || a.divided(d) || d.permits.Full(nil, justSlot, d.caps()) ||
+		a.blocked(&d.permitLimits[permit.Slot], newcomer, time.Time{}) || a.blocked(&d.bytes, newcomer, neverHeld) {
+		return 0
+	}
+	l := &lease{device: d}
+	_ = a.ledger.Probe(l, nil, d.Index) // the device exists
+	return a.roomFor(l, d.grantable()).Less(d.contextRoom())
 }
 
 // countLimit counts that limits refused a request at first, even if a recall then made room.

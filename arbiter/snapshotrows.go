@@ -38,6 +38,9 @@ func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
 	}
 	l.setBy(&to)
 	a.activity(&to, l, now)
+	if to.Util = l.util; l.waits == 0 {
+		to.UnusedMs = max(0, now.Sub(l.touched).Milliseconds())
+	}
 	if l.session.alive() && !l.lost {
 		to.Pending = min(l.word.Pending(), l.lastUsed)
 	}
@@ -81,7 +84,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Parent: d.Parent, Lost: d.lost, Unresponsive: d.hung,
 		Total: d.Total, TotalFrom: d.totalFrom, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.used, Peak: d.peak.max,
-		Unmanaged: d.unmanaged, Overhead: sums.Overhead, Context: d.headroomCost(),
+		Unmanaged: d.unmanaged, Overhead: sums.Overhead, Context: d.headroomCost(), Free: a.free(now, d),
 		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.permits[permit.Slot]),
 		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: len(d.permits[permit.Claim]),
 		Leased: len(d.permits[permit.Claim])+len(d.permits[permit.Sole]) > 0, Queue: d.waiting,

@@ -252,6 +252,7 @@ type lease struct {
 	announced    bool             // EventExcess was recorded
 	reported     accounting.Bytes // bytes granted at the last EventGranted
 	touched      time.Time        // when the lease last asked for something, or lost its slot
+	util         *int             // share of the device's processors that its process used of late, in percent; nil: not known
 	admitted     uint64
 	denied       uint64
 	atMax        uint64

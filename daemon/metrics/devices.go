@@ -28,6 +28,7 @@ var memoryKinds = []struct {
 	{"reserved", func(d *device) accounting.Bytes { return d.Reserved }},
 	{"committed", func(d *device) accounting.Bytes { return d.Committed }},
 	{"free", func(d *device) accounting.Bytes { return d.Capacity - min(d.Capacity, d.Committed) }},
+	{"grantable", func(d *device) accounting.Bytes { return d.Free }},
 	{"peak", func(d *device) accounting.Bytes { return d.Peak }},
 }
 

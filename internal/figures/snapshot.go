@@ -68,6 +68,7 @@ type DeviceState struct {
 	TotalFrom    accounting.TotalFrom `json:"total_from"`
 	Reserve      accounting.Bytes     `json:"reserve_bytes"`   // never granted
 	Capacity     accounting.Bytes     `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
+	Free         accounting.Bytes     `json:"free_bytes"`      // most that a new job without a reservation would be granted now, beside its program's context
 	Granted      accounting.Bytes     `json:"granted_bytes"`   // given to leases, idle credit included
 	Committed    accounting.Bytes     `json:"committed_bytes"` // sum over jobs of max(granted, memory.min), without managed memory that is away from the device
 	Reserved     accounting.Bytes     `json:"reserved_bytes"`  // sum over jobs of memory.min, used or not
@@ -193,9 +194,11 @@ type LeaseState struct {
 	AlsoIn     []string `json:"also_in,omitempty"` // its paths in other hierarchies of cgroup v1
 	Container  string   `json:"container"`         // "": none
 
-	Active   bool  `json:"active"`    // it waits, or holds a slot
-	ActiveMs int64 `json:"active_ms"` // time since it became active; 0: idle
-	IdleMs   int64 `json:"idle_ms"`   // time since it was last active or asked for something; 0: active
+	Active   bool  `json:"active"`                 // it waits, or holds a slot
+	ActiveMs int64 `json:"active_ms"`              // time since it became active; 0: idle
+	IdleMs   int64 `json:"idle_ms"`                // time since it was last active or asked for something; 0: active
+	UnusedMs int64 `json:"unused_ms"`              // time since its last call that the library saw, or since its device was last busy with it; 0: a request waits
+	Util     *int  `json:"util_percent,omitempty"` // share of the device's processors that its process used of late, in percent; nil: the device does not tell
 
 	Opened time.Time `json:"-"`
 	ID     uint64    `json:"-"` // number that only grows

@@ -24,6 +24,7 @@ var deviceColumns = []column[deviceRow]{
 	plain("STATE", left, func(d deviceRow) string { return DeviceState(d.DeviceState) }, 0),
 	amount("USED", func(d deviceRow) accounting.Bytes { return d.Used }, 0),
 	amount("RESERVED", func(d deviceRow) accounting.Bytes { return d.Reserved }, 0),
+	amount("FREE", func(d deviceRow) accounting.Bytes { return d.Free }, 0),
 	amount("CAPACITY", func(d deviceRow) accounting.Bytes { return d.Capacity }, 0),
 	amount("UNMANAGED", func(d deviceRow) accounting.Bytes { return d.Unmanaged }, 3),
 	amount("OVERHEAD", func(d deviceRow) accounting.Bytes { return d.Overhead }, 4),
@@ -87,7 +88,7 @@ func DeviceState(d figures.DeviceState) string {
 	case d.ExclusiveJob != 0:
 		return "exclusive"
 	case d.Leased:
-		return "leased"
+		return "claimed"
 	}
 	return "ok"
 }

@@ -37,6 +37,7 @@ func DeviceFields() []Field[figures.DeviceState] {
 			return fmt.Sprintf("max %d\nadmitted %d\ndenied %d\nlost %d\n", d.AtMax, d.Admitted, d.Denied, lost)
 		}},
 		one("memory.current", func(d device) string { return Value(d.Used) }),
+		one("memory.free", func(d device) string { return Value(d.Free) }),
 		one("memory.max", func(d device) string { return Value(d.Capacity) }),
 		one("memory.overhead", func(d device) string { return Value(d.Overhead) }),
 		one("memory.peak", func(d device) string { return Value(d.Peak) }),

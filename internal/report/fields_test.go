@@ -110,7 +110,7 @@ func TestDeviceFields(t *testing.T) {
 		"memory.events": "max 0\nadmitted 0\ndenied 0\nlost 1", "state": "lost",
 	})
 	d = figures.DeviceState{Leased: true}
-	compare(t, "claimed", valuesOf(t, DeviceFields(), d), map[string]string{"state": "leased"})
+	compare(t, "claimed", valuesOf(t, DeviceFields(), d), map[string]string{"state": "claimed"})
 	d.ExclusiveJob = 3
 	compare(t, "exclusive", valuesOf(t, DeviceFields(), d), map[string]string{"state": "exclusive"})
 }

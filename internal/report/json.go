@@ -36,6 +36,7 @@ type Device struct {
 	TotalFrom      string                `json:"total_from"`
 	Reserve        accounting.Bytes      `json:"reserve_bytes"`
 	Capacity       accounting.Bytes      `json:"capacity_bytes"`
+	Free           accounting.Bytes      `json:"free_bytes"`
 	Granted        accounting.Bytes      `json:"granted_bytes"`
 	Committed      accounting.Bytes      `json:"committed_bytes"`
 	Reserved       accounting.Bytes      `json:"reserved_bytes"`
@@ -161,7 +162,7 @@ func unmanagedBy(u figures.UnmanagedState) UnmanagedHolder {
 func DevicesJSON(w io.Writer, s figures.Snapshot) error {
 	return jsonLines(w, each(s.Devices, func(d figures.DeviceState) Device {
 		return Device{Index: Index(d.Index), Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), Parent: d.Parent, State: DeviceState(d),
-			Total: d.Total, TotalFrom: string(d.TotalFrom), Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
+			Total: d.Total, TotalFrom: string(d.TotalFrom), Reserve: d.Reserve, Capacity: d.Capacity, Free: d.Free, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: Unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
 			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: d.Pressure, NamesProcesses: !d.Unnamed,
