@@ -28,6 +28,8 @@ type eventOptions struct {
 	user   string
 	job    string
 	kind   []string
+	since  string
+	from   time.Time // time that since means
 }
 
 func (a *app) eventsCommand() *cobra.Command {
@@ -40,7 +42,7 @@ lines of /gpu/events. Without --follow it ends with the newest one. With --follo
 of the daemon too. Where events were lost, a line says so.`,
 		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
-			for _, name := range []string{"user", "job", "kind"} { // an empty value often comes from a variable that is not set: refuse it, because without the flag all events are shown
+			for _, name := range []string{"user", "job", "kind", "since"} { // an empty value often comes from a variable that is not set: refuse it, because without the flag all events are shown
 				if f := command.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "[]") == "" {
 					return fail(exitUsage, "--%s: it is empty; without it, all events are shown", name)
 				}
@@ -52,6 +54,7 @@ of the daemon too. Where events were lost, a line says so.`,
 	flags.BoolVarP(&o.follow, "follow", "f", false, "then go on with new events as they come")
 	flags.StringVar(&o.user, "user", "", "only events about this user, by name or number")
 	flags.StringVar(&o.job, "job", "", "only events about this job, by number or name")
+	flags.StringVar(&o.since, "since", "", "only events since then: 90s, 2h or 7d ago, or a time as 14:30, 2026-11-25 or \"2026-11-25 14:30\"")
 	flags.StringSliceVar(&o.kind, "kind", nil, "only events of these kinds, as in refused,waited")
 	completeFlag(command, "user", a.fromState(offerUsers))
 	completeFlag(command, "job", a.fromState(offerJobs))
@@ -75,6 +78,12 @@ func (a *app) events(o eventOptions) error {
 	for _, kind := range o.kind {
 		if !slices.Contains(kindNames(), kind) {
 			return fail(exitUsage, "--kind: there is no %q; there are %s", kind, strings.Join(kindNames(), ", "))
+		}
+	}
+	if o.since != "" {
+		var err error
+		if o.from, err = parseSince(o.since, time.Now()); err != nil {
+			return fail(exitUsage, "--since: %w", err)
 		}
 	}
 	p := &eventPrinter{out: os.Stdout, o: o, json: a.json, color: terminalWidth() > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
@@ -194,6 +203,9 @@ func (p *eventPrinter) printPart(part ipc.EventsPart, lines []byte) error {
 // wants reports whether an event passes the filters. "Lost lines" without a user pass too, because
 // any of the lost lines may have matched.
 func (o *eventOptions) wants(e *events.Event) bool {
+	if e.Time.Before(o.from) {
+		return false
+	}
 	if e.Kind == events.Lost && e.UID == nil {
 		return true
 	}

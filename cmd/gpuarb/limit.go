@@ -24,6 +24,7 @@ import (
 )
 
 func (a *app) limitCommand() *cobra.Command {
+	var style func() report.Style
 	command := &cobra.Command{
 		Use:   "limit {PID | --job ID | --job NAME | --user NAME | --cgroup PATH | --rule NAME | --device N} [LIMIT=VALUE…]",
 		Short: "show limits and what set them, or change them while programs run",
@@ -51,9 +52,10 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			return a.ask(func(ctx context.Context, client *ipc.Client) error { return a.limit(ctx, client, whose) })
+			return a.ask(func(ctx context.Context, client *ipc.Client) error { return a.limit(ctx, client, whose, style()) })
 		},
 	}
+	style = styleFlags(command)
 	for _, t := range limitKinds {
 		if t.flag != "" {
 			command.Flags().String(t.flag, "", t.usage)
@@ -176,12 +178,12 @@ func setLimit(request *ipc.LimitRequest, name, value string) error {
 	return nil
 }
 
-func (a *app) limit(ctx context.Context, client *ipc.Client, w *limitTarget) error {
+func (a *app) limit(ctx context.Context, client *ipc.Client, w *limitTarget, style report.Style) error {
 	if err := w.resolve(ctx, client); err != nil {
 		return err
 	}
 	if w.request.Set == 0 {
-		return a.showLimits(ctx, client, w)
+		return a.showLimits(ctx, client, w, style)
 	}
 	set := func() error { return client.SetLimit(ctx, w.request) }
 	if w.kind == ipc.LimitCgroup {
@@ -197,14 +199,13 @@ func (a *app) limit(ctx context.Context, client *ipc.Client, w *limitTarget) err
 }
 
 // showLimits prints the limits in force, and what set each.
-func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limitTarget) error {
+func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limitTarget, style report.Style) error {
 	s, limits, err := w.currentLimits(ctx, client)
 	if err != nil {
 		return err
 	}
 	a.sayConfigMistakes(s)
-	width := terminalWidth()
-	return a.show(limits, func(to io.Writer) error { return report.Style{Width: width, Human: width > 0}.Limits(to, limits) })
+	return a.show(limits, func(to io.Writer) error { return style.Limits(to, limits) })
 }
 
 // sayOver says which targets hold more memory than the limit that was just set.

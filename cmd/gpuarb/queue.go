@@ -13,10 +13,14 @@ import (
 )
 
 func (a *app) queueCommand() *cobra.Command {
+	rows := &rowFlags{columns: report.QueueColumns(), waits: true}
 	queue := a.tableCommand(&cobra.Command{
 		Use:   "queue",
 		Short: "show what waits, one line per request, as /gpu/queue",
-	}, false, func(style report.Style) error { return a.showTable(style.Queue, report.QueueJSON) })
+	}, func(style report.Style) error {
+		return a.showTable(style, rows, report.Style.Queue, report.Style.QueueJSON)
+	})
+	a.addRowFlags(queue, rows)
 	queue.AddCommand(&cobra.Command{
 		Use:   "cancel TICKET…",
 		Short: "take requests out of the queue, by the number that queue shows",

@@ -32,7 +32,7 @@ func someLeases(d *fakeDaemon) {
 func TestPs(t *testing.T) {
 	daemon := startDaemon(t, someLeases)
 	var table strings.Builder
-	if err := (report.Style{}).Leases(&table, daemon.state); err != nil {
+	if err := (report.Style{Human: true}).Leases(&table, daemon.state); err != nil {
 		t.Fatal(err)
 	}
 	got := finish(t, gpuarb(t, daemon.environment(t), "ps"))
@@ -52,7 +52,7 @@ func TestQueue(t *testing.T) {
 			WaitedMs: 2500, Reason: "slots", Command: "train\nx"}}
 	})
 	want := "POS PID USER GPU  WANTS WAITED REASON TICKET COMMAND\n" +
-		"  1  42 ada  any device      2 slots      12 train\\nx\n"
+		"  1  42 ada  any device     2s slots      12 train\\nx\n"
 	got := finish(t, gpuarb(t, daemon.environment(t), "queue"))
 	if got.code != 0 || got.stdout != want {
 		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, want)

@@ -4,6 +4,7 @@ package report
 
 import (
 	"io"
+	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/internal/figures"
@@ -35,13 +36,27 @@ func budgetState(b budgetRow) string {
 }
 
 // Budgets writes the table of the budgets that jobs share: a header, and a line per budget and
-// device.
+// device. If the selection names a user, it has the budgets that a job of the user shares.
 func (style Style) Budgets(w io.Writer, s figures.Snapshot) error {
-	var rows []budgetRow
+	return table(w, style, budgetColumns, style.budgets(s))
+}
+
+// HasBudgets reports whether the table of shared budgets has a line.
+func (style Style) HasBudgets(s figures.Snapshot) bool { return len(style.budgets(s)) > 0 }
+
+// budgets returns the shared budgets that are shown.
+func (style Style) budgets(s figures.Snapshot) (rows []budgetRow) {
+	sel := style.Selection
+	mine := func(id uint64) bool {
+		j := s.Job(id)
+		return j != nil && sel.ofUser(j.UID, true)
+	}
 	for _, b := range s.Budgets {
 		for _, on := range b.Devices {
-			rows = append(rows, budgetRow{b, on})
+			if (sel.UID == nil || slices.ContainsFunc(b.Jobs, mine)) && sel.onDevice(on.Device) {
+				rows = append(rows, budgetRow{b, on})
+			}
 		}
 	}
-	return table(w, style, budgetColumns, rows)
+	return rows
 }

@@ -244,8 +244,43 @@ func orZero[T any](of *T) (value T) {
 
 // Holders writes the table of all holders of devices and waiting jobs.
 func (style Style) Holders(w io.Writer, s figures.Snapshot) error {
-	return table(w, style, holderColumns, Holders(s))
+	return table(w, style, holderColumns, style.holders(s))
 }
 
-// HoldersJSON writes all holders of devices and waiting jobs as one JSON array, an object per line.
-func HoldersJSON(w io.Writer, s figures.Snapshot) error { return jsonLines(w, Holders(s)) }
+// HoldersJSON writes the holders of devices and waiting jobs as one JSON array, an object per line.
+func (style Style) HoldersJSON(w io.Writer, s figures.Snapshot) error {
+	return jsonLines(w, style.holders(s))
+}
+
+// holders returns the holders and waiting jobs that are shown.
+func (style Style) holders(s figures.Snapshot) []Holder {
+	sel := style.Selection
+	rows := slices.DeleteFunc(Holders(s), func(h Holder) bool {
+		return !sel.ofUser(orZero(h.UID), h.UID != nil) || sel.Devices != nil && (h.Device == nil || !sel.onDevice(int(*h.Device))) ||
+			!sel.idle(h.idleMs(s))
+	})
+	sortRows(sel, holderColumns, rows)
+	return rows
+}
+
+// idleMs returns for how long a holder has done nothing on its device, in ms: the shortest time of
+// its leases there. A job without a lease there does nothing as long as it has something of the
+// device. Of a process without gpuarb it is not known, and counts as 0.
+func (h *Holder) idleMs(s figures.Snapshot) int64 {
+	switch {
+	case h.Job == nil || slices.Contains(h.Holds, holdsUnmanaged) || len(h.Waits) > 0:
+		return 0
+	case h.Device == nil:
+		return h.AgeMs
+	}
+	least := h.AgeMs
+	for i := range s.Leases {
+		if l := &s.Leases[i]; l.Job == *h.Job && l.Device == int(*h.Device) {
+			least = min(least, idleMs(l))
+		}
+	}
+	return least
+}
+
+// HolderColumns returns the names by which `gpuarb jobs` sorts.
+func HolderColumns() []string { return columnNames(holderColumns) }

@@ -171,8 +171,11 @@ func DevicesJSON(w io.Writer, s figures.Snapshot) error {
 }
 
 // LeasesJSON writes the leases as one JSON array, an object per line.
-func LeasesJSON(w io.Writer, s figures.Snapshot) error {
-	return jsonLines(w, each(s.Leases, func(l figures.LeaseState) Lease {
+func LeasesJSON(w io.Writer, s figures.Snapshot) error { return Style{}.LeasesJSON(w, s) }
+
+// LeasesJSON writes the leases that are shown.
+func (style Style) LeasesJSON(w io.Writer, s figures.Snapshot) error {
+	return jsonLines(w, each(style.Selection.leases(leaseRows(s)), func(l leaseRow) Lease {
 		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: Index(l.Device), Job: l.Job, JobName: Unless(l.JobName, ""), State: l.State,
 			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Away: l.Away, Pending: l.Pending, Budget: Unless(l.Budget, accounting.Max),
 			Shared: Unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
@@ -188,8 +191,11 @@ func LeasesJSON(w io.Writer, s figures.Snapshot) error {
 }
 
 // QueueJSON writes the waiting requests as one JSON array, an object per line.
-func QueueJSON(w io.Writer, s figures.Snapshot) error {
-	return jsonLines(w, each(s.Queue, func(t figures.TicketState) Ticket {
+func QueueJSON(w io.Writer, s figures.Snapshot) error { return Style{}.QueueJSON(w, s) }
+
+// QueueJSON writes the waiting requests that are shown.
+func (style Style) QueueJSON(w io.Writer, s figures.Snapshot) error {
+	return jsonLines(w, each(style.tickets(s), func(t figures.TicketState) Ticket {
 		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: deviceOf(t),
 			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command}
 	}))

@@ -67,16 +67,31 @@ func (style Style) Leases(w io.Writer, s figures.Snapshot) error {
 // of such a job have "claim" or "exclusive" in SLOT. If the job has no lease, it gets a line of its
 // own. If a program runs in a container, the table shows containers and the PIDs in them.
 func (style Style) Programs(w io.Writer, s figures.Snapshot) error {
-	rows := leaseRows(s)
-	for i := range s.Devices {
-		rows = addOwners(rows, &s, &s.Devices[i])
-	}
-	slices.SortStableFunc(rows, func(x, y leaseRow) int { return cmp.Compare(x.Device, y.Device) })
+	rows := style.programs(s)
 	columns := leaseColumns
 	if slices.ContainsFunc(rows, inContainer) {
 		columns = slices.Insert(slices.Clone(columns), len(columns)-1, containerColumns...)
 	}
 	return table(w, style, columns, rows)
+}
+
+// programs returns the leases and claims that are shown.
+func (style Style) programs(s figures.Snapshot) []leaseRow {
+	rows := leaseRows(s)
+	for i := range s.Devices {
+		rows = addOwners(rows, &s, &s.Devices[i])
+	}
+	slices.SortStableFunc(rows, func(x, y leaseRow) int { return cmp.Compare(x.Device, y.Device) })
+	return style.Selection.leases(rows)
+}
+
+// leases returns the rows of the selection.
+func (sel Selection) leases(rows []leaseRow) []leaseRow {
+	rows = slices.DeleteFunc(rows, func(l leaseRow) bool {
+		return !sel.ofUser(l.UID, true) || !sel.onDevice(l.Device) || !sel.idle(idleMs(l.LeaseState))
+	})
+	sortRows(sel, leaseColumns, rows)
+	return rows
 }
 
 // addOwners marks the leases of jobs that have the device as a whole. For each such job without a
@@ -91,8 +106,8 @@ func addOwners(rows []leaseRow, s *figures.Snapshot, d *figures.DeviceState) []l
 			}
 		}
 		if leases == 0 {
-			l := &figures.LeaseState{PID: h.PID, User: h.User, Device: d.Index, State: "-",
-				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, JobName: h.JobName, Command: h.Command}
+			l := &figures.LeaseState{PID: h.PID, User: h.User, UID: h.UID, Device: d.Index, State: "-",
+				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, IdleMs: h.AgeMs, JobName: h.JobName, Command: h.Command}
 			if j := s.Job(h.Job); j != nil {
 				for _, on := range j.Devices {
 					if on.Device == d.Index {
@@ -105,3 +120,6 @@ func addOwners(rows []leaseRow, s *figures.Snapshot, d *figures.DeviceState) []l
 	}
 	return rows
 }
+
+// LeaseColumns returns the names by which `gpuarb ps` sorts.
+func LeaseColumns() []string { return columnNames(leaseColumns) }

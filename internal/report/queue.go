@@ -44,5 +44,20 @@ func (s Style) wants(words string, bytes accounting.Bytes) string {
 // Queue writes the table of waiting requests: a header, and a line per ticket in the order of the
 // snapshot. WANTS is in bytes if the request is for memory.
 func (style Style) Queue(w io.Writer, s figures.Snapshot) error {
-	return table(w, style, queueColumns, s.Queue)
+	return table(w, style, queueColumns, style.tickets(s))
 }
+
+// tickets returns the waiting requests that are shown.
+func (style Style) tickets(s figures.Snapshot) []figures.TicketState {
+	sel, rows := style.Selection, make([]figures.TicketState, 0, len(s.Queue))
+	for _, t := range s.Queue {
+		if sel.ofUser(t.UID, true) && (t.Device < 0 || sel.onDevice(t.Device)) && sel.idle(t.WaitedMs) {
+			rows = append(rows, t)
+		}
+	}
+	sortRows(sel, queueColumns, rows)
+	return rows
+}
+
+// QueueColumns returns the names by which `gpuarb queue` sorts.
+func QueueColumns() []string { return columnNames(queueColumns) }

@@ -115,8 +115,8 @@ type golden struct {
 // goldens returns the tables as files have them, and as users see them: without a terminal, and
 // with 80 and 120 columns.
 func goldens() (list []golden) {
-	for style, suffix := range map[Style]string{
-		{}: "", {Human: true}: "-human", {Human: true, Width: 80}: "-80", {Human: true, Width: 120}: "-120",
+	for suffix, style := range map[string]Style{
+		"": {}, "-human": {Human: true}, "-80": {Human: true, Width: 80}, "-120": {Human: true, Width: 120},
 	} {
 		of := sample()
 		if suffix != "" {
@@ -313,7 +313,7 @@ func (f *failing) Write(p []byte) (int, error) {
 }
 
 func TestWriteErrors(t *testing.T) {
-	for _, print := range []func(io.Writer, figures.Snapshot) error{Style{}.Leases, LeasesJSON, Stats, Style{Human: true}.Devices, Style{}.Holders, HoldersJSON} {
+	for _, print := range []func(io.Writer, figures.Snapshot) error{Style{}.Leases, LeasesJSON, Stats, Style{Human: true}.Devices, Style{}.Holders, (Style{}).HoldersJSON} {
 		if err := print(&failing{left: 10}, crowd()); !errors.Is(err, errFull) {
 			t.Errorf("the writer's error was lost: %v", err)
 		}

@@ -20,6 +20,8 @@ type Style struct {
 	// Width is the width of the terminal; 0: no terminal. If a table is wider, the columns that
 	// matter least are left out. A text that is still too long is cut, and ends with "…".
 	Width int
+	// Selection is the rows that the tables of programs, jobs and requests show.
+	Selection Selection
 }
 
 // Value formats an amount as a file shows it: bytes in decimal, or "max".

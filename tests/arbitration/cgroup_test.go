@@ -68,7 +68,7 @@ func TestCgroupFolder(t *testing.T) {
 		rig.Run(t, m.Gpuarb("limit", "--cgroup", inner.Path, "--device", "0", "memory.max=40M")))
 	want := "GPU LIMIT VALUE HELD SET-BY\n0 memory.max 41943040 62914560 root\n0 memory.max 178257920 178257920 root; shared by all programs in cgroup " + outer.Path +
 		"\n1 memory.max 62914560 0 root\n1 memory.max 178257920 0 root; shared by all programs in cgroup " + outer.Path
-	if got := limitTable(t, 0, "", rig.Run(t, u.Gpuarb("limit", "--cgroup", inner.Path))); got != want {
+	if got := limitTable(t, 0, "", rig.Run(t, u.Gpuarb("limit", "--bytes", "--cgroup", inner.Path))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	limitTable(t, 1, "cgroup "+inner.Path+": only root may change what its programs may hold", rig.Run(t, v.Gpuarb("limit", "--cgroup", inner.Path, "memory.max=1M")))

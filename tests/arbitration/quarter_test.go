@@ -76,8 +76,8 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	if got := m.Read("budgets"); got != table {
 		t.Errorf("/gpu/budgets:\n%swant:\n%s", got, table)
 	}
-	if r := rig.Run(t, m.OtherUser(bert, class).Gpuarb("ps")); r.Code != 0 || !strings.HasSuffix(r.Stdout, "\n\n"+table) {
-		t.Errorf("gpuarb ps: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	if r := rig.Run(t, m.OtherUser(bert, class).Gpuarb("ps", "--bytes")); r.Code != 0 || !strings.HasSuffix(r.Stdout, "\n\n"+table) {
+		t.Errorf("gpuarb ps --bytes: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 
 	// Kill only the runner, so that the daemon must find the class of the job through the program.

@@ -97,12 +97,12 @@ memory.max = "300M"
 	shown := func(most, by string) {
 		t.Helper()
 		want := "GPU LIMIT VALUE HELD SET-BY\n0 memory.max " + most + " 125829120 " + by + "\n0 streams.max max 0 -\n1 memory.max " + most + " 0 " + by + "\n1 streams.max max 0 -"
-		if got := limitTable(t, 0, "", self("--user", "61001")); got != want {
+		if got := limitTable(t, 0, "", self("--bytes", "--user", "61001")); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
 	shown("125829120", "root")
-	if got := limitTable(t, 0, "", self(fmt.Sprint(late.PID()))); !strings.Contains(got, "0 memory.max 125829120 125829120 root; shared by all programs of user 61001") {
+	if got := limitTable(t, 0, "", self("--bytes", fmt.Sprint(late.PID()))); !strings.Contains(got, "0 memory.max 125829120 125829120 root; shared by all programs of user 61001") {
 		t.Errorf("the limits of a program:\n%s", got)
 	}
 	why := rig.Run(t, u.Gpuarb("why", fmt.Sprint(late.PID())))
@@ -203,7 +203,7 @@ memory.max = "100M"
 	title := "rule class (gpuarb.toml:2) (group 61100)"
 	show := func(want string) {
 		t.Helper()
-		if got := limitTable(t, 0, "", root("--rule", "class")); got != "GPU LIMIT VALUE HELD SET-BY\n"+want+"\n0 streams.max 256 0 "+title {
+		if got := limitTable(t, 0, "", root("--bytes", "--rule", "class")); got != "GPU LIMIT VALUE HELD SET-BY\n"+want+"\n0 streams.max 256 0 "+title {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}

@@ -105,8 +105,9 @@ func TestWhoHoldsWhat(t *testing.T) {
 	check(fieldsOf(t, devices, "  0 ok"), map[string]string{"RESERVED": "2GiB", "HOLDER": "-"})
 	check(fieldsOf(t, rig.Run(t, m.Gpuarb("devices", "--bytes")).Stdout, "  0 ok"), map[string]string{"RESERVED": "2147483648"})
 	ps := rig.Run(t, m.Gpuarb("ps")).Stdout
-	check(fieldsOf(t, ps, "exclusive"), map[string]string{"GPU": "1", "USER": user, "USED": "0"})
-	check(fieldsOf(t, rig.Run(t, m.Gpuarb("ps", "-h")).Stdout, "running"), map[string]string{"USED": "8MiB", "BUDGET": "4GiB"})
+	check(fieldsOf(t, ps, "exclusive"), map[string]string{"GPU": "1", "USER": user, "USED": "0B"})
+	check(fieldsOf(t, ps, "running"), map[string]string{"USED": "8MiB", "BUDGET": "4GiB"})
+	check(fieldsOf(t, rig.Run(t, m.Gpuarb("ps", "--bytes")).Stdout, "running"), map[string]string{"USED": "8388608", "BUDGET": "4294967296"})
 
 	var rows []report.Holder
 	if err := json.Unmarshal([]byte(rig.Run(t, m.Gpuarb("jobs", "--json")).Stdout), &rows); err != nil || len(rows) != 4 {

@@ -41,7 +41,7 @@ streams.max = 9
 		want := fmt.Sprintf("GPU LIMIT           VALUE      HELD SET-BY\n"+
 			"  0 memory.max  %9s 157286400 %s\n  0 memory.min          0 157286400 -\n"+
 			"  0 streams.max         9         0 rule guests (gpuarb.toml:2) (user 61001)\n", max, by)
-		if got := limit(0, ""); got != want {
+		if got := limit(0, "", "--bytes"); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	}
