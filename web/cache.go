@@ -12,7 +12,7 @@ import (
 const cacheFor = time.Second
 
 // cachedText answers all requests within a second with one text that takes long to compute. The
-// metrics need a question to the daemon. The last hour is a megabyte if many jobs run on eight
+// metrics need a question to the daemon. A span is a megabyte if many jobs run on eight
 // devices.
 type cachedText struct {
 	make func(context.Context) ([]byte, error)

@@ -2,7 +2,7 @@
 //
 // It runs in a process of its own without privileges (package worker) and is a client of the
 // daemon's socket as any program is. The main type is server. A watcher asks the daemon for its
-// state and keeps the last hour of it. Requests are answered from what the watcher has, so the
+// state and keeps the last week of it. Requests are answered from what the watcher has, so the
 // number of readers does not matter to the daemon. The watcher and the reader of the event history
 // each have a goroutine; the types that they share with requests have a mutex each.
 //

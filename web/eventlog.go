@@ -1,7 +1,7 @@
 package web
 
-// This file follows the event history of the daemon and keeps the events of the last hour for the
-// page. history.go keeps the states. hub.go sends events to the readers.
+// This file follows the event history of the daemon and keeps the newest events for the page.
+// rings.go keeps the states. hub.go sends events to the readers.
 
 import (
 	"bytes"
@@ -54,7 +54,7 @@ func parseEvent(line []byte) *pageEvent {
 	return &pageEvent{TimeMs: e.Time.UnixMilli(), Kind: e.Kind, Device: e.Device, Text: e.Text}
 }
 
-// eventLog follows the event history of the daemon, keeps the events of the last hour, and sends
+// eventLog follows the event history of the daemon, keeps the newest events, and sends
 // new events to the followers.
 type eventLog struct {
 	hub *hub

@@ -3,6 +3,7 @@ package web
 // This file routes requests to handlers. run.go starts the server.
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"log/slog"
@@ -31,6 +32,10 @@ var embeddedFiles = []struct{ at, name, contentType string }{
 	{"/{$}", "page.html", typeHTML},
 	{"/page.css", "page.css", typeCSS},
 	{"/page.js", "page.js", typeScript},
+	{"/devices.js", "devices.js", typeScript},
+	{"/tables.js", "tables.js", typeScript},
+	{"/table.js", "table.js", typeScript},
+	{"/element.js", "element.js", typeScript},
 	{"/chart.js", "chart.js", typeScript},
 	{"/model.js", "model.js", typeScript},
 	{"/icon.svg", "icon.svg", typeSVG},
@@ -42,14 +47,19 @@ var embeddedFiles = []struct{ at, name, contentType string }{
 type server struct {
 	watcher *watcher
 	metrics cachedText
-	hour    cachedText
+	history map[string]*cachedText // by the name of a span
 }
 
 // newServer makes a server. state and metrics ask the daemon for its state and its metrics.
 func newServer(state func(context.Context) (figures.Snapshot, error), metrics func(context.Context) ([]byte, error)) *server {
 	w := newWatcher(state)
-	return &server{watcher: w, metrics: cachedText{make: metrics},
-		hour: cachedText{make: func(context.Context) ([]byte, error) { return w.history.JSON(w.events) }}}
+	s := &server{watcher: w, metrics: cachedText{make: metrics}, history: map[string]*cachedText{}}
+	for i, of := range spans {
+		s.history[of.name] = &cachedText{make: func(context.Context) ([]byte, error) {
+			return historyJSON(of, w.history.points(i), w.events)
+		}}
+	}
+	return s
 }
 
 // handler routes all paths, behind the guard.
@@ -97,7 +107,13 @@ func unavailable(w http.ResponseWriter, why error) {
 }
 
 func (s *server) serveHistory(w http.ResponseWriter, r *http.Request) {
-	text, err := s.hour.get(r.Context())
+	name := cmp.Or(r.URL.Query().Get("span"), spans[0].name)
+	of := s.history[name]
+	if of == nil {
+		http.Error(w, "span: there are hour, day and week", http.StatusBadRequest)
+		return
+	}
+	text, err := of.get(r.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -26,7 +26,7 @@ func stateJSON(s figures.Snapshot) ([]byte, error) {
 	for _, part := range []struct {
 		key   string
 		write func(io.Writer, figures.Snapshot) error
-	}{{"devices", report.DevicesJSON}, {"leases", report.LeasesJSON}, {"queue", report.QueueJSON}} {
+	}{{"devices", report.DevicesJSON}, {"leases", report.LeasesJSON}, {"queue", report.QueueJSON}, {"jobs", report.Style{}.HoldersJSON}} {
 		fmt.Fprintf(&b, `,%q:`, part.key)
 		if err := part.write(&b, s); err != nil {
 			return nil, err

@@ -42,7 +42,7 @@ const bytesAtOnce = 256 << 10
 
 func newWatcher(ask func(context.Context) (figures.Snapshot, error)) *watcher {
 	hub := newHub()
-	return &watcher{ask: ask, history: newHistory(historyStep, historyPoints), events: &eventLog{hub: hub}, interval: time.Second,
+	return &watcher{ask: ask, history: newHistory(spans...), events: &eventLog{hub: hub}, interval: time.Second,
 		hub: hub, alive: func() {}, last: view{err: errNotAsked}, wake: make(chan struct{}, 1)}
 }
 
@@ -87,8 +87,8 @@ func (w *watcher) poll(ctx context.Context, next *time.Time) time.Duration {
 		}
 		w.history.add(at, point)
 		// After the machine was suspended, continue from the present time.
-		if *next = next.Add(w.history.step); next.Before(at) {
-			*next = at.Add(w.history.step)
+		if *next = next.Add(w.history.step()); next.Before(at) {
+			*next = at.Add(w.history.step())
 		}
 	}
 	w.mu.Lock()

@@ -71,7 +71,7 @@ func TestFullLooks(t *testing.T) {
 	m.busy()
 	b.says("sdxl")
 	b.says("Unmanaged")
-	for _, width := range []int64{390, 1440} {
+	for _, width := range []int64{360, 1440} {
 		for _, scheme := range []string{"light", "dark"} {
 			b.screen(width, 900, scheme)
 			b.await(fmt.Sprintf(`innerWidth === %d && document.documentElement.scrollWidth <= innerWidth`, width))

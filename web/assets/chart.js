@@ -1,10 +1,13 @@
-// This file draws the chart of a device: the memory that jobs used, stacked, with the capacity and
-// the reservations as lines. A reader can select a point with the mouse, by touch and by the
-// keyboard. The callback onread tells page.js that another point is selected.
+// This file draws the chart of a device: the memory that jobs or users used, stacked, above it what
+// is reserved and not used, hatched, and the capacity as a line. A reader can select a point with
+// the mouse, by touch and by the keyboard. The callback onread tells devices.js that another point
+// is selected.
 
-import { HOUR, UNIT, clock } from './model.js';
+import { UNIT, clock, day } from './model.js';
+import { color } from './element.js';
 
 const FEWEST_MS = 5 * 60e3; // shortest time that a chart spans
+const DAY = 24 * 3600e3;
 
 export class Chart {
   /** onread is called when another point is selected. */
@@ -28,13 +31,12 @@ export class Chart {
     if (this.plot && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
   }
 
-  /** show draws a Track. total: bytes of the device; colors: colours of the stacked jobs, from the bottom up. */
-  show(model, track, total, colors) {
+  /** show draws a Track. stack: its jobs or users, from the bottom up; colors: their colours; total: bytes of the device. */
+  show(model, track, stack, colors, total) {
     this.model = model;
     this.track = track;
     this.total = total;
-    const stack = track.stack();
-    const shape = JSON.stringify([stack.map((h) => h.job), colors, total, style('--ink')]); // the colour differs between dark and light
+    const shape = JSON.stringify([stack.map((h) => h.key), colors, total, model.span, color('--ink'), devicePixelRatio]); // the colour differs between dark and light
     const data = this.data(stack);
     if (this.plot && shape === this.shape) {
       this.plot.setData(data, false);
@@ -47,32 +49,40 @@ export class Chart {
     if (this.at !== null) this.place(Math.min(this.at, model.times.length - 1));
   }
 
-  /** data returns the columns to draw: the sums of the stack, from the top down, then the lines. */
+  /**
+   * data returns the columns to draw, which are painted one over another: the device, its capacity, the stack with what
+   * is reserved, the sums of the stack from the top down, then the lines.
+   */
   data(stack) {
+    const { capacity, unused, total, peak } = this.track.columns;
+    const scaled = (column) => column.map((v) => (v === null ? null : v / UNIT));
     const sums = [];
-    let below = this.model.times.map(() => 0);
+    let below = scaled(capacity).map((v) => (v === null ? null : 0));
     for (const h of stack) {
       below = below.map((sum, i) => (h.used[i] === null || sum === null ? null : sum + h.used[i] / UNIT));
       sums.unshift(below);
     }
-    const line = (column) => column.map((v) => (v === null ? null : v / UNIT));
-    const { capacity, reserved } = this.track.columns;
-    return [this.model.times.map((t) => t / 1000), ...sums, line(reserved), line(capacity)];
+    const reserved = below.map((sum, i) => (sum === null ? null : sum + unused[i] / UNIT));
+    const lines = this.model.live ? [scaled(capacity)] : [scaled(peak), scaled(capacity)];
+    return [this.model.times.map((t) => t / 1000), scaled(total), scaled(capacity), reserved, ...sums, ...lines];
   }
 
+  /** range returns the time that the chart shows. An hour that has just begun is drawn larger. */
   range() {
-    const { times } = this.model;
-    const last = times[times.length - 1];
-    const first = Math.max(last - HOUR, Math.min(times[0], last - FEWEST_MS));
+    const { times, span, live } = this.model;
+    const last = times.length > 0 ? times[times.length - 1] : Date.now();
+    const first = live ? Math.max(last - span, Math.min(times[0] ?? last, last - FEWEST_MS)) : last - span;
     return { min: first / 1000, max: last / 1000 };
   }
 
   options(stack, colors) {
-    const ink = style('--ink'), soft = style('--soft'), grid = style('--grid'), card = style('--card');
+    const ink = color('--ink'), soft = color('--soft'), grid = color('--grid'), card = color('--card');
     const paths = uPlot.paths.stepped({ align: -1 });
     const none = { show: false };
-    const areas = stack.map((h, i) => ({ paths, fill: colors[i], stroke: card, width: 1, points: none })).reverse();
-    const font = `12px ${style('--font')}`;
+    const area = (fill, stroke) => ({ paths, fill, stroke, width: stroke ? 1 : 0, points: none });
+    const areas = colors.map((c) => area(c, card)).reverse();
+    const line = (width, dash) => ({ paths, stroke: ink, width, dash, points: none });
+    const font = `12px ${color('--font')}`;
     const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
     return {
       ...this.size(),
@@ -84,43 +94,46 @@ export class Chart {
         y: { range: [0, Math.max(this.total / UNIT, 0.001) * 1.04] },
       },
       axes: [
-        { ...axis, space: 70, size: 28, values: (_, ticks) => ticks.map((t) => clock(t * 1000, this.short())) },
+        { ...axis, space: 70, size: 28, values: (_, ticks) => this.labels(ticks) },
         { ...axis, size: 62, space: 36, incrs: [1 / 64, 1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512], values: (_, ticks) => ticks.map((v) => (v < 1 && v > 0 ? `${Math.round(v * 1024)} MiB` : v === 0 ? '0' : `${v} GiB`)) },
       ],
-      series: [{}, ...areas,
-        { paths, stroke: ink, width: 1.5, dash: [5, 4], points: none },
-        { paths, stroke: ink, width: 2, points: none }],
+      series: [{}, area(color('--above')), area(card), area(hatched(card, color('--hatch')), color('--hatch')), ...areas,
+        ...(this.model.live ? [] : [line(1, [2, 3])]), line(2)],
       cursor: { y: false, points: none, drag: { x: false, y: false, setScale: false } },
       hooks: {
         setCursor: [(u) => this.moved(u.cursor.idx ?? null)],
-        draw: [(u) => this.marks(u, style('--mark'))],
+        draw: [(u) => this.marks(u, color('--mark'))],
       },
     };
   }
 
-  /** short reports whether the chart spans so little time that seconds matter. */
-  short() {
+  /** labels formats the times of the axis: the day at midnight, seconds if the chart spans little time. */
+  labels(ticks) {
     const { min, max } = this.range();
-    return max - min < 600 && this.root.clientWidth > 480;
+    const seconds = max - min < 600 && this.root.clientWidth > 480;
+    const midnight = (t) => new Date(t * 1000).getHours() === 0 && new Date(t * 1000).getMinutes() === 0;
+    return ticks.map((t) => ((max - min) * 1000 >= DAY && midnight(t) ? day(t * 1000) : clock(t * 1000, seconds)));
   }
 
   /** marks draws the events on the axis of time. */
-  marks(u, color) {
+  marks(u, stroke) {
     const { ctx } = u;
     const { top, height, left, width } = u.bbox;
     const d = devicePixelRatio;
     ctx.save();
-    ctx.fillStyle = ctx.strokeStyle = color;
+    ctx.fillStyle = ctx.strokeStyle = stroke;
     ctx.lineWidth = d;
     ctx.setLineDash([2 * d, 3 * d]);
     for (const e of this.model.events) {
       if (e.device !== this.track.index && e.device !== null) continue;
       const x = u.valToPos(e.time_ms / 1000, 'x', true);
       if (x < left || x > left + width) continue;
-      ctx.beginPath();
-      ctx.moveTo(x, top);
-      ctx.lineTo(x, top + height);
-      ctx.stroke();
+      if (this.model.live) { // on a longer span the lines would cover the areas
+        ctx.beginPath();
+        ctx.moveTo(x, top);
+        ctx.lineTo(x, top + height);
+        ctx.stroke();
+      }
       ctx.beginPath();
       ctx.moveTo(x - 4 * d, top);
       ctx.lineTo(x + 4 * d, top);
@@ -151,11 +164,11 @@ export class Chart {
   key(e) {
     if (!this.plot || e.ctrlKey || e.altKey || e.metaKey) return;
     const last = this.model.times.length - 1;
-    const minute = Math.max(1, Math.round(60e3 / this.model.step));
+    const page = 60; // points: 5 minutes of an hour
     const at = this.at ?? last;
     const to = {
       ArrowLeft: at - 1, ArrowDown: at - 1, ArrowRight: at + 1, ArrowUp: at + 1,
-      PageUp: at - 5 * minute, PageDown: at + 5 * minute, Home: 0, End: last, Escape: null,
+      PageUp: at - page, PageDown: at + page, Home: 0, End: last, Escape: null,
     }[e.key];
     if (to === undefined) return;
     e.preventDefault();
@@ -163,6 +176,21 @@ export class Chart {
   }
 }
 
-function style(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** hatched returns a pattern of diagonal lines. */
+function hatched(back, lines) {
+  const n = Math.round(7 * devicePixelRatio);
+  const canvas = document.createElement('canvas');
+  canvas.width = canvas.height = n;
+  const ctx = canvas.getContext('2d');
+  ctx.fillStyle = back;
+  ctx.fillRect(0, 0, n, n);
+  ctx.strokeStyle = lines;
+  ctx.lineWidth = 1.4 * devicePixelRatio;
+  ctx.beginPath();
+  for (const shift of [-n, 0, n]) {
+    ctx.moveTo(shift - 1, n + 1);
+    ctx.lineTo(shift + n + 1, -1);
+  }
+  ctx.stroke();
+  return ctx.createPattern(canvas, 'repeat');
 }

@@ -1,0 +1,114 @@
+// This file makes the tables of requests that wait and of programs. Each request is below its
+// device, whose heading names the holders once, with a link to the row of each. table.js has the
+// table itself.
+
+import { bytes, free, short, span } from './model.js';
+import { empty, fill, h } from './element.js';
+import { MAX_ROWS, Table } from './table.js';
+
+const NAMED = 4; // holders that the heading of a device names
+const HOLDS = '; holds: '; // begins the part of a request's text that names the holders
+
+const find = (id) => document.getElementById(id);
+const nameOf = (row) => row.job_name ?? short(row.command);
+const command = (row) => h('span', { class: 'command', title: row.command }, nameOf(row));
+const badge = (state) => h('span', { class: `badge ${state.replaceAll(' ', '-')}` }, state);
+const rowId = (device, job, pid) => (job ? `job-${job}-${device}` : `pid-${pid}-${device}`);
+export const called = (device) => (device.vendor === 'cpu' ? 'Processor' : `GPU ${device.index}`);
+
+const waiting = new Table('waiting', 'Requests that wait', [
+  { head: 'Place', value: (t) => t.pos },
+  { head: 'User', value: (t) => t.user },
+  { head: 'PID', value: (t) => t.pid },
+  { head: 'Wants', value: (t) => t.wants_bytes ?? 0, cell: (t) => (t.wants_bytes === null ? t.wants : bytes(t.wants_bytes)), largest: true },
+  { head: 'Waited', value: (t) => t.waited_ms, cell: (t) => span(t.waited_ms), largest: true },
+  { head: 'Reason', value: reason, cell: (t) => h('span', { class: 'reason' }, reason(t), ' ', t.held ? h('a', { href: `#${t.held}` }, 'its holders') : null) },
+  { head: 'Command', value: nameOf, cell: command },
+]);
+
+const programs = new Table('programs', 'Programs', [
+  { head: 'GPU', value: (l) => l.device },
+  { head: 'User', value: (l) => l.user ?? '' },
+  { head: 'PID', value: (l) => l.pid },
+  { head: 'State', value: (l) => l.state, cell: (l) => badge(l.state) },
+  { head: 'Used', value: (l) => l.used_bytes, cell: (l) => bytes(l.used_bytes), largest: true },
+  { head: 'Budget', value: (l) => l.budget_bytes ?? Infinity, cell: (l) => (l.budget_bytes === null ? 'max' : bytes(l.budget_bytes)), largest: true },
+  { head: 'Reserved', value: (l) => l.min_bytes ?? -1, cell: (l) => bytes(l.min_bytes), largest: true },
+  { head: 'Peak', value: (l) => l.peak_bytes ?? -1, cell: (l) => bytes(l.peak_bytes), largest: true },
+  { head: 'Streams', value: (l) => l.streams ?? -1, cell: (l) => String(l.streams ?? '–'), largest: true },
+  { head: 'Age', value: (l) => l.age_ms, cell: (l) => span(l.age_ms), largest: true },
+  { head: 'Command', value: nameOf, cell: command },
+]);
+
+/** reason returns why a request waits, without the holders: the heading of its device names them. */
+function reason(t) {
+  return (t.text || t.reason).split(HOLDS)[0];
+}
+
+/** holdersOf returns who has memory or the whole of a device, the largest first. */
+function holdersOf(state, device) {
+  const size = (j) => Math.max(j.used_bytes, j.reserved_bytes);
+  return state.jobs.filter((j) => j.device === device.index && j.holds.length > 0 && (size(j) > 0 || j.holds.some((x) => x === 'claim' || x === 'exclusive')))
+    .map((j) => ({ ...j, size: size(j), id: rowId(j.device, j.holds.includes('unmanaged') ? 0 : j.job, j.pid) }))
+    .sort((a, b) => b.size - a.size || a.pid - b.pid);
+}
+
+/** heldBy returns the heading of a device with waiting requests: what is free, and who holds the rest. */
+function heldBy(device, holders) {
+  const more = holders.length - NAMED;
+  const words = holders.slice(0, NAMED).map((j) => {
+    const what = j.used_bytes > 0 ? bytes(j.used_bytes) : j.reserved_bytes > 0 ? `${bytes(j.reserved_bytes)} reserved` : j.holds[0];
+    return h('span', { class: 'holder' }, h('a', { href: `#${j.id}` }, nameOf(j)), ` ${what}${j.holds.includes('unmanaged') ? ', unmanaged' : ''}`);
+  });
+  if (more > 0) words.push(h('a', { href: '#programs' }, `and ${more} more`));
+  return h('div', { id: `held-${device.index}`, class: 'held' }, h('strong', {}, called(device)), ` ${bytes(free(device))} free of ${bytes(device.capacity_bytes)}`,
+    words.length > 0 ? [h('span', { class: 'soft' }, 'held by'), ...words] : null);
+}
+
+/** showWaiting shows the queue, and returns the ids of the rows to which it links. */
+export function showWaiting(state) {
+  const linked = new Set();
+  const groups = [];
+  for (const device of [...state.devices, null]) {
+    const rows = state.queue.filter((t) => (device === null ? t.device === null : t.device === device.index));
+    if (rows.length === 0) continue;
+    const holders = device === null ? [] : holdersOf(state, device);
+    for (const j of holders.slice(0, NAMED)) linked.add(j.id);
+    const held = holders.length > 0 ? `held-${device.index}` : null;
+    groups.push({ key: device?.index ?? 'any', head: device === null ? h('div', { class: 'held' }, h('strong', {}, 'Any GPU')) : heldBy(device, holders),
+      rows: rows.map((t) => ({ key: t.ticket, data: { ...t, held } })) });
+  }
+  place('queue', waiting, groups, state.queue.length, 'No request waits.');
+  return linked;
+}
+
+/** showPrograms shows leases, programs without gpuarb, and jobs that have only a reservation or a claim. */
+export function showPrograms(state, linked) {
+  const rows = [];
+  const ids = new Set();
+  const add = (data, id, kind) => {
+    const first = !ids.has(id); // a further process of a job has no id
+    ids.add(id);
+    rows.push({ key: `${data.device} ${data.job} ${data.pid} ${data.state}`, id: first ? id : null, kind, pinned: first && linked.has(id), data });
+  };
+  for (const l of state.leases) add(l, rowId(l.device, l.job, l.pid), '');
+  for (const j of state.jobs) {
+    if (j.device === null || j.holds.includes('lease')) continue;
+    const kind = j.holds[0];
+    if (!['unmanaged', 'reservation', 'claim', 'exclusive'].includes(kind)) continue;
+    add({ device: j.device, user: j.user, job: j.job, job_name: j.job_name, pid: j.pid, state: kind === 'reservation' ? 'reserved' : kind, used_bytes: j.used_bytes, budget_bytes: null,
+      min_bytes: j.reserved_bytes, peak_bytes: null, streams: null, age_ms: j.age_ms, command: j.command }, rowId(j.device, kind === 'unmanaged' ? 0 : j.job, j.pid), kind);
+  }
+  place('leases', programs, [{ key: 'all', head: null, rows }], rows.length, 'No program has a lease.');
+}
+
+/** place shows a table in a card, or a sentence if it has no rows. */
+function place(id, table, groups, rows, none) {
+  find(`${id}-count`).textContent = rows > MAX_ROWS ? `${MAX_ROWS} of ${rows} shown` : rows > 0 ? String(rows) : '';
+  if (rows === 0) {
+    fill(find(id), empty(none));
+    return;
+  }
+  table.show(groups);
+  if (table.root.parentNode !== find(id)) find(id).replaceChildren(table.root);
+}
