@@ -3,18 +3,22 @@ package arbiter
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // This file chooses the devices of a job that starts, and releases the claims and slots that a job keeps. jobs.go calls choice.
 
-// choice returns the devices that a job asks for. If any of them is enough, they are in the job's order of preference.
-func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
+// choice returns the devices that a job asks for and that its rule allows. If any of them is enough, they are in the job's order of
+// preference. A privileged user may name devices that the rule does not allow.
+func (a *Arbiter) choice(r JobRequest, rule *rules.Terms) ([]*device, error) {
 	var from []*device
+	allowed := func(d *device) bool { return rule.Devices.Has(d.Device) }
 	for _, index := range r.Devices {
 		d := a.device(index)
 		if d == nil || d.lost && !r.Any {
@@ -22,6 +26,12 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 		}
 		if !d.IsGPU() && (r.Any || r.Claim) {
 			return nil, fmt.Errorf(wording.NoGPUToClaim, d, ErrNoDevice)
+		}
+		if !r.Any && !r.Process.MayPass() && !allowed(d) {
+			return nil, &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.DeviceNotOfRule, d, rule.Name, a.listAllowed(rule))}
+		}
+		if r.Any && !allowed(d) {
+			continue
 		}
 		divided := a.divided(d)
 		if divided && !r.Any {
@@ -33,12 +43,14 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 	}
 	if len(r.Devices) == 0 {
 		for _, d := range a.devices {
-			if !d.lost && d.IsGPU() && !a.divided(d) {
+			if !d.lost && d.IsGPU() && allowed(d) && !a.divided(d) {
 				from = append(from, d)
 			}
 		}
 	}
 	switch none := len(from) == 0; {
+	case none && rule.Devices != "" && slices.ContainsFunc(a.devices, func(d *device) bool { return d.IsGPU() && !d.lost }):
+		return nil, &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NoDeviceOfRule, rule.Name, strings.Join(rule.Devices.Names(), ", "))}
 	case none && (r.Any || r.Claim || r.Exclusive):
 		return nil, fmt.Errorf(wording.NoneToClaim, ErrNoDevice)
 	case none && r.Min != nil && *r.Min != (accounting.Size{}):

@@ -148,7 +148,7 @@ func (c *copying) session(s *session, in *job) {
 // lease copies a lease, and what it holds unless its job has released that. The copy is marked as spoiled, so that the client's credit word
 // is not read.
 func (c *copying) lease(l *lease, of *session) {
-	n := &lease{id: l.id, session: of, device: c.devices[l.device], opened: l.opened, lost: l.lost, scope: l.scope, spoiled: true}
+	n := &lease{id: l.id, session: of, device: c.devices[l.device], opened: l.opened, lost: l.lost, outside: l.outside, scope: l.scope, spoiled: true}
 	c.leases[l] = n
 	_ = c.to.ledger.OpenLease(n, of.budget, n.device.Index, l.StreamsMax()) // cannot fail: the device exists
 	if !of.job.releasedAll {

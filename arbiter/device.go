@@ -3,9 +3,12 @@ package arbiter
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // This file finds devices, and computes their bytes and slots from their rule, live limits and the configuration. devices.go has the
@@ -30,6 +33,17 @@ func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Tot
 // divided reports whether a device has MIG instances, which programs see in its place.
 func (a *Arbiter) divided(of *device) bool {
 	return slices.ContainsFunc(a.devices, func(d *device) bool { return d.Parent != nil && *d.Parent == of.Index && !d.lost })
+}
+
+// listAllowed names the devices that a rule allows, for messages.
+func (a *Arbiter) listAllowed(rule *rules.Terms) string {
+	var names []string
+	for _, d := range a.devices {
+		if d.IsGPU() && rule.Devices.Has(d.Device) && !a.divided(d) {
+			names = append(names, d.String())
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), wording.NoneHere)
 }
 
 // Total returns the bytes of a device, as the configuration sets them; 0 for an unknown device.

@@ -28,7 +28,7 @@ func (a *Arbiter) evaluate(t *ticket) evaluation {
 }
 
 // neverFits returns a final evaluation if a lease could not get these amounts even if all other jobs released what they hold. Reasons: the
-// device is lost, the request is larger than could ever fit, or there is no room for an amount for which no request may wait, such as
+// device is lost, or the rule does not allow it, the request is larger than could ever fit, or there is no room for an amount for which no request may wait, such as
 // streams.
 func (a *Arbiter) neverFits(l *lease, takes accounting.Amounts) evaluation {
 	no := func(why Reason, r accounting.Refusal) evaluation {
@@ -38,6 +38,9 @@ func (a *Arbiter) neverFits(l *lease, takes accounting.Amounts) evaluation {
 	n := takes[accounting.Memory]
 	if l.gone() {
 		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
+	}
+	if l.outside && !l.session.job.uses(l.device) {
+		return no(ReasonDenied, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
 	most := l.maxInForce()
 	if takes[accounting.Present] == 0 { // managed memory: it need not be on the device

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -26,6 +27,26 @@ func (j *job) notItsDevice(d *device) *Result {
 		indices = append(indices, fmt.Sprint(x.Index))
 	}
 	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(indices, ", "))}
+}
+
+// mostUUIDs bounds the UUIDs in a message, which must fit into the text of a reply.
+const mostUUIDs = 4
+
+// notAllowed returns the refusal of a request on a device that the rule of its job does not allow. It says which variable lets the program
+// see the devices that the rule allows.
+func (a *Arbiter) notAllowed(j *job, d *device) string {
+	text := fmt.Sprintf(wording.DeviceNotOfRule, d, j.Rule.Name, a.listAllowed(j.Rule))
+	var uuids []string
+	for _, x := range a.devices {
+		if x.Vendor == d.Vendor && j.Rule.Devices.Has(x.Device) && !a.divided(x) && x.UUID != "" {
+			uuids = append(uuids, x.UUID)
+		}
+	}
+	variable := rules.VisibleBy[d.Vendor]
+	if len(uuids) == 0 || len(uuids) > mostUUIDs {
+		return text + fmt.Sprintf(wording.StartWithRun, variable)
+	}
+	return text + fmt.Sprintf(wording.SetVariable, variable, strings.Join(uuids, ","))
 }
 
 // eventOf returns an event about a ticket.
@@ -49,6 +70,9 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 	switch o.Reason {
 	case ReasonDeviceLost:
 		o.Explain = lostRefusal(d).Explain
+		return
+	case ReasonDenied:
+		o.Explain = a.notAllowed(l.session.job, d)
 		return
 	case ReasonStreams:
 		o.Explain = fmt.Sprintf(wording.NoStream, d, r.Requested, l.Streams(), l.StreamsMax())

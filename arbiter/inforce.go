@@ -37,7 +37,7 @@ func (s *shared) memory(d *device) rules.Memory {
 		return s.limit.Memory(d.bounds())
 	}
 	m := s.rule.Memory(d.bounds())
-	if d.IsGPU() { // memory.min reserves memory of GPUs only
+	if d.IsGPU() && s.rule.Devices.Has(d.Device) { // memory.min reserves memory of GPUs only
 		m.Min, m.MinBy = d.bounds().Amount(s.rule.Min), s.rule.Name+", shared"
 	}
 	return m

@@ -129,7 +129,12 @@ func (j *job) assigned(d *device) bool {
 
 // uses reports whether a job may use a device. Every job may use the processor, within its limits, because no environment variable hides
 // it.
-func (j *job) uses(d *device) bool { return !d.IsGPU() || j.assigned(d) }
+func (j *job) uses(d *device) bool { return !d.IsGPU() || j.assigned(d) && j.allows(d) }
+
+// allows reports whether the rule of a job allows a device. A job for which a privileged user named devices may use these.
+func (j *job) allows(d *device) bool {
+	return j.Rule.Devices.Has(d.Device) || j.devices != nil && j.Asked.MayPass
+}
 
 // newProcess returns a session that stands for a future process of the job, to compute its limits.
 func (j *job) newProcess() *session { return &session{Client: rules.Client{Job: &j.Job}, job: j} }

@@ -32,7 +32,7 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	if err := a.checkJob(r, rule); err != nil {
 		return JobInfo{}, err
 	}
-	from, err := a.choice(r)
+	from, err := a.choice(r, rule)
 	if err != nil {
 		return JobInfo{}, err
 	}
@@ -44,7 +44,7 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	// The job is not evaluated on lost devices. So it must not use them when they come back: it would reserve memory and keep slots there
 	// without an evaluation.
 	lost := len(from) > 0 && slices.ContainsFunc(a.devices, func(d *device) bool { return d.lost && d.IsGPU() })
-	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost) {
+	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost || rule.Devices != "") {
 		j.devices = from
 	}
 	a.newJob(now, j)
@@ -108,7 +108,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 		if r.Max == nil || r.Max.Max {
 			break
 		}
-		if !r.mentions(d) {
+		if !r.mentions(d) || !rule.Devices.Has(d.Device) {
 			continue
 		}
 		if ask, most := d.bounds().Amount(*r.Max), rule.Memory(d.bounds()).Max; ask > most {

@@ -145,6 +145,9 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.delegated, l.delegatedMax = true, maxRestoredStreams // the earlier daemon may have delegated the count, and the page shows whether it did
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, held.Lost
+	if granted > 0 && !held.Unverified { // it was opened under an earlier configuration, and goes on
+		l.outside = false
+	}
 	if l.lost {
 		a.loseLease(now, l)
 	}

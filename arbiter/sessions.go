@@ -89,7 +89,8 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 }
 
 // Attach opens the session's lease on a device with a credit word. Later calls for the same device return the lease that exists. Errors:
-// ErrNoSession, also if the session waits to start; ErrNoDevice; a *Result if the device is lost or not one of the job's.
+// ErrNoSession, also if the session waits to start; ErrNoDevice; a *Result if the device is lost or not one of the job's. If the rule does
+// not allow the device, the lease is opened, and its requests are refused with the reason (neverFits).
 func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w CreditWord) (LeaseInfo, error) {
 	s, d := a.startedSession(id), a.device(device)
 	if s == nil {
@@ -101,7 +102,7 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w CreditWord) 
 	if d.lost {
 		return LeaseInfo{}, lostRefusal(d)
 	}
-	if !s.job.uses(d) {
+	if d.IsGPU() && !s.job.assigned(d) && s.job.allows(d) {
 		return LeaseInfo{}, s.job.notItsDevice(d)
 	}
 	l := s.leaseOn(d)

@@ -234,6 +234,7 @@ type lease struct {
 	closed       bool // the credit word is closed: the client must ask for each allocation
 	awayShown    bool // the credit word is closed because managed memory is away from the device
 	lost         bool
+	outside      bool // the job might not use the device when the lease was opened: requests are refused until it may
 	unverified   bool
 	spoiled      bool             // the credit word was clamped: its value is not used any more
 	notify       bool             // NOTIFY is set in the credit word: the client reports each free

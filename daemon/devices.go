@@ -26,7 +26,7 @@ func (d *Daemon) deviceOf(dev inventory.Device) rules.Device {
 	of := rules.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
 		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev), From: dev.From}
 	if parent, ok := d.findDevice(func(p *inventory.Device) bool { return dev.Parent != "" && p.UUID == dev.Parent }); ok {
-		of.Parent = &parent.Index
+		of.Parent, of.ParentUUID = &parent.Index, parent.UUID
 	}
 	return of
 }

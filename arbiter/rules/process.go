@@ -52,8 +52,10 @@ type Device struct {
 	UUID   string
 	PCI    string // domain:bus:device.function, lower case
 	Parent *int   // index of the GPU that a MIG instance belongs to; nil: not a MIG instance
-	Total  accounting.Bytes
-	From   accounting.TotalFrom // source of Total
+	// ParentUUID is the UUID of that GPU; "": not a MIG instance.
+	ParentUUID string
+	Total      accounting.Bytes
+	From       accounting.TotalFrom // source of Total
 }
 
 // IsGPU reports whether the device is a GPU, and not the processor. Programs may use the processor, but a request for any device, or for

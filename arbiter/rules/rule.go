@@ -62,6 +62,7 @@ type Settings struct {
 	StreamReserve accounting.Bytes  // bytes charged for each stream
 	HostMax       *accounting.Bytes // pinned host memory that each process may hold; nil: no limit
 	NoExports     bool              // programs get the library without exported driver functions
+	Devices       DeviceList        // devices that programs may use and on which they reserve; "": every device
 }
 
 // Rule gives settings to the processes that it matches. Fields that are nil have the policy's defaults.
@@ -82,6 +83,7 @@ type Rule struct {
 	StreamReserve *accounting.Bytes
 	HostMax       *accounting.Bytes
 	NoExports     *bool
+	Devices       *DeviceList
 }
 
 // DeviceMatch selects devices: each field that is set must match.
@@ -171,6 +173,7 @@ func (s Settings) With(rule *Rule) Settings {
 	override(&s.SlotScope, rule.SlotScope)
 	override(&s.StreamReserve, rule.StreamReserve)
 	override(&s.NoExports, rule.NoExports)
+	override(&s.Devices, rule.Devices)
 	if rule.HostMax != nil {
 		s.HostMax = rule.HostMax
 	}

@@ -46,6 +46,7 @@ charge_overhead = true
 context_reserve = "1%"
 host.max = "1GiB"
 no_exports = true
+devices = [0, "gpu-1B4E28BA-2fa1-11d2-883f-0016d3cca427"]
 
 [[device]]
 match.index = 0
@@ -81,6 +82,7 @@ slots.scope = "job"
 stream_reserve = "0"
 host.max = "max"
 no_exports = false
+devices = [63]
 [rule.match]
 group = "lab"
 exe = "/usr/bin/python*"
@@ -139,6 +141,7 @@ func TestParseEverything(t *testing.T) {
 		StreamReserve: 256 << 20,
 		HostMax:       ptr(accounting.Bytes(1 << 30)),
 		NoExports:     true,
+		Devices:       "0,GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427",
 	}
 	want.Policy.Defaults.AgeAfter = 90 * time.Second
 	want.Policy.DeadlockGrace = 500 * time.Millisecond
@@ -153,14 +156,14 @@ func TestParseEverything(t *testing.T) {
 	}
 	want.Policy.Rules = []rules.Rule{
 		{
-			Name:  "rule students (f.toml:40)",
+			Name:  "rule students (f.toml:41)",
 			Key:   "students",
 			Match: rules.Match{User: "student"},
 			Scope: ptr(rules.ScopeRule),
 			Max:   &accounting.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:46)",
+			Name: "rule 2 (f.toml:47)",
 			Match: rules.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",
@@ -177,6 +180,7 @@ func TestParseEverything(t *testing.T) {
 			StreamReserve: ptr(accounting.Bytes(0)),
 			HostMax:       ptr(accounting.Max),
 			NoExports:     ptr(false),
+			Devices:       ptr(rules.DeviceList("63")),
 		},
 	}
 	if diff := cmp.Diff(want, config, unexported); diff != "" {

@@ -75,6 +75,7 @@ var values = map[string]struct{ good, bad string }{
 // texts has examples for keys whose type says little about the value.
 var texts = map[string]string{
 	"name": `"a"`, "listen": `"127.0.0.1:0"`, "hosts": `["a.example"]`, "also": `["pocl"]`, "job_mapping_dir": `"/run/x"`,
+	"devices":    `[0, "GPU-00000000-0000-0000-0000-000000000000"]`,
 	"match.uuid": `"GPU-00000000-0000-0000-0000-000000000000"`, "match.pci": `"0000:01:00.0"`,
 }
 

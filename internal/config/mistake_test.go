@@ -105,6 +105,16 @@ f.toml:8: deadlock_grace: must be above 0
 f.toml:10: wait_timeout: must be a duration ("10m", "2s") or "max", not "-1s"
 f.toml:11: priority: must be from -1000000 to 1000000, not 1_000_001`,
 		},
+		"devices": {
+			"[defaults]\ndevices = []\n[[rule]]\ndevices = 0\n[[rule]]\ndevices = [64]\n[[rule]]\ndevices = [\"0\"]\n[[rule]]\ndevices = [1, 0, 1]\n[[rule]]\ndevices = [\"CPU-1\"]\n[[rule]]\ndevices = [\"GPU-1,GPU-2\"]",
+			`f.toml:3: devices: must name a device, as [0]; a rule without the key allows every device
+f.toml:5: devices: must be a list of devices ([0, "GPU-…"]), not 0
+f.toml:7: devices: must be from 0 to 63, not 64
+f.toml:9: devices: "0" is neither the index nor the UUID of a GPU; ` + "`gpuarb devices`" + ` shows both
+f.toml:11: devices: device 1 is there twice
+f.toml:13: devices: "CPU-1" is neither the index nor the UUID of a GPU; ` + "`gpuarb devices`" + ` shows both
+f.toml:15: devices: "GPU-1,GPU-2" is neither the index nor the UUID of a GPU; ` + "`gpuarb devices`" + ` shows both`,
+		},
 		"slots and reserves": {
 			"[defaults]\nslots.max = 0\nslots.scope = \"user\"\ncharge_overhead = 1\nstream_reserve = \"x\"\ncontext_reserve = \"max\"\nhost.max = \"50%\"\n[[device]]\nslots.max = \"4\"\n[[rule]]\nstream_reserve = \"max\"",
 			`f.toml:3: slots.max: must be "max" or an integer from 1 to 1048576, not 0

@@ -96,6 +96,7 @@ var (
 		optional("stream_reserve", amounts(boundedSizes), func(d *draft) **accounting.Bytes { return &d.StreamReserve }),
 		optional("host.max", amounts(sizes), func(d *draft) **accounting.Bytes { return &d.HostMax }),
 		optional("no_exports", booleans, func(d *draft) **bool { return &d.NoExports }),
+		optional("devices", deviceLists, func(d *draft) **rules.DeviceList { return &d.Rule.Devices }),
 	}
 
 	ruleKeys = slices.Concat([]key{
@@ -279,7 +280,7 @@ func (c *Config) String() string {
 	once := &draft{config: c, Rule: rules.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
 		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
 		WaitAfter: &defaults.WaitAfter, AgeAfter: &defaults.AgeAfter, Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
-		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports}}
+		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports, Devices: &defaults.Devices}}
 	for _, t := range tables {
 		switch {
 		case t.many, t.name == sectionHTTP && c.HTTP.Listen == "" && len(c.HTTP.Hosts) == 0:

@@ -301,6 +301,65 @@ var drivers = kind[[]string]{
 	format: spellList,
 }
 
+// mostDevices bounds the list of devices of a rule: a machine has no more.
+const mostDevices = 64
+
+// deviceLists reads a list of devices, each an index or a UUID in the spelling of `gpuarb devices`.
+var deviceLists = kind[rules.DeviceList]{
+	read: func(v value) (rules.DeviceList, error) {
+		const want = `a list of devices ([0, "GPU-…"])`
+		var names []string
+		if v.kind != unstable.Array {
+			return "", v.wrongType(want)
+		}
+		if len(v.list) == 0 {
+			return "", errors.New("must name a device, as [0]; a rule without the key allows every device")
+		}
+		for _, of := range v.list {
+			name, err := deviceName(of)
+			switch {
+			case err != nil:
+				return "", err
+			case slices.Contains(names, name):
+				return "", fmt.Errorf("device %s is there twice", of.display())
+			case len(names) == mostDevices:
+				return "", fmt.Errorf("must name at most %d devices", mostDevices)
+			}
+			names = append(names, name)
+		}
+		return rules.ListDevices(names), nil
+	},
+	format: func(list rules.DeviceList) string {
+		var all []string
+		for _, name := range list.Names() {
+			if _, err := strconv.Atoi(name); err != nil {
+				name = quote(name)
+			}
+			all = append(all, name)
+		}
+		if all == nil {
+			return ""
+		}
+		return "[" + strings.Join(all, ", ") + "]"
+	},
+}
+
+// deviceUUID matches the UUIDs of GPUs and of MIG instances in the spelling of package inventory.
+var deviceUUID = regexp.MustCompile(`^(GPU|MIG)-[0-9A-Za-z/-]+$`)
+
+// deviceName reads an element of a list of devices: an index or a UUID.
+func deviceName(v value) (string, error) {
+	if v.kind == unstable.Integer {
+		n, err := integers(0, accounting.MaxGPUs-1).read(v)
+		return strconv.Itoa(n), err
+	}
+	uuid, err := uuids.read(v)
+	if err != nil || !deviceUUID.MatchString(uuid) {
+		return "", fmt.Errorf("%s is neither the index nor the UUID of a GPU; `gpuarb devices` shows both", v.display())
+	}
+	return uuid, nil
+}
+
 func spellList(words []string) string {
 	if len(words) == 0 {
 		return ""

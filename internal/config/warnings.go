@@ -5,6 +5,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -61,9 +62,24 @@ func (l *loader) checkRules(m Machine) {
 			}
 		}
 		l.checkMin(d, m)
+		l.checkList(d, m)
 	}
 	for _, d := range l.defaults {
 		l.checkMin(d, m)
+		l.checkList(d, m)
+	}
+}
+
+// checkList checks whether the machine has each device that a rule lists.
+func (l *loader) checkList(d *draft, m Machine) {
+	if d.Rule.Devices == nil || len(m.Devices) == 0 {
+		return
+	}
+	for _, name := range d.Rule.Devices.Names() {
+		only := rules.DeviceList(name)
+		if !slices.ContainsFunc(m.Devices, func(dev rules.Device) bool { return dev.IsGPU() && only.Has(dev) }) {
+			l.warn(d, "devices", "devices: this machine has no GPU %s: `gpuarb devices` lists those that it has", name)
+		}
 	}
 }
 

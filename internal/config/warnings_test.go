@@ -43,6 +43,9 @@ f.toml:7: there is no such device on this machine: ` + "`gpuarb devices`" + ` li
 			`f.toml:4: reserve of 4 GiB is all that GPU 1 has (4 GiB): nothing is left for anybody
 f.toml:7: reserve of 8 GiB is all that GPU 0 has (8 GiB): nothing is left for anybody
 f.toml:9: memory.min of 9 GiB is more than a device has (8 GiB): it can never be reserved`},
+		"a list of devices": {"[defaults]\ndevices = [0, 2]\n[[rule]]\ndevices = [\"GPU-c\", \"GPU-a\", 1]",
+			"f.toml:3: devices: this machine has no GPU 2: `gpuarb devices` lists those that it has\n" +
+				"f.toml:5: devices: this machine has no GPU GPU-c: `gpuarb devices` lists those that it has"},
 		"the processor": {"[[device]]\nmatch.vendor = \"cpu\"\nmemory = 8\n[defaults]\nmemory.min = \"9G\"",
 			`f.toml:4: memory is 8 bytes; did you mean "8GiB"?
 f.toml:6: memory.min of 9 GiB is more than a device has (8 GiB): it can never be reserved`},
