@@ -41,6 +41,8 @@ const (
 	EventTimeout    Kind = "timeout"        // a request waited until its deadline
 	EventCancelled  Kind = "cancelled"      // a request left the queue
 	EventDeadlock   Kind = "deadlock"       // a deadlock was broken; the event has its parties
+	EventIdle       Kind = "idle"           // a job holds something and has been idle for idle.warn
+	EventAged       Kind = "aged"           // a job holds something and has run for age.warn
 )
 
 // Event is one decision or observation, for the log. Device is -1 if the event is about no device.
@@ -64,6 +66,8 @@ type Event struct {
 	Bytes     accounting.Bytes `json:"bytes,omitempty"`
 	Ticket    TicketID         `json:"ticket,omitempty"`
 	WaitedMs  int64            `json:"waited_ms,omitempty"`
+	IdleMs    int64            `json:"idle_ms,omitempty"` // for how long the job has been idle
+	AgeMs     int64            `json:"age_ms,omitempty"`  // for how long the job has run
 	Setting   string           `json:"setting,omitempty"` // file of the changed limit. The owner is in Whose, and the values in From and To.
 	Whose     string           `json:"whose,omitempty"`
 	From      string           `json:"from,omitempty"`

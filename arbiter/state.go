@@ -178,6 +178,7 @@ type job struct {
 	tickets    []*ticket // waiting requests of the job and its processes
 	cancelled  time.Time // when CancelJob or CancelAll last cancelled its requests; zero: never
 	tally      tally
+	warned     warned
 	user       *user     // user that the job belongs to
 	gauge      *gauge    // pressure of the job; nil: none of its requests has waited for bytes
 	lastActive time.Time // when a client of the job last asked for or freed something

@@ -10,7 +10,7 @@ import (
 )
 
 // This file has the tally of a job: counts of its requests for the event at its end, and for the summary of `gpuarb run`. decision.go,
-// refuse.go and record.go count; end.go makes the sum.
+// refuse.go and record.go count; end.go makes the sum. It also has the warnings of a job, which warn.go gives.
 
 // Tally is the counts of a job so far.
 type Tally struct {
@@ -72,3 +72,17 @@ const maxUnmanaged = 8
 
 // maxUnknown is how many unknown devices of a job are reported.
 const maxUnknown = 64
+
+// Warnings are the warnings of a job so far: their number, and the last sentence of each kind, without the name of the job.
+type Warnings struct {
+	Idle, Aged         uint64
+	IdleText, AgedText string
+}
+
+// warned is the state of the warnings of a job.
+type warned struct {
+	Warnings
+	idleSince time.Time // beginning of the idle period that was warned of; zero: none was
+	aged      bool      // the age was warned of, by this daemon or an earlier one
+	checked   bool      // warnJob has checked the job
+}

@@ -15,6 +15,7 @@ func (a *Arbiter) Tick(now time.Time) {
 	}
 	a.expire(now)
 	a.serveDue(now)
+	a.warn(now)
 }
 
 // serveDue runs a cycle for the requests whose age or deadline may have changed their evaluation.

@@ -1,6 +1,7 @@
 package daemon
 
-// This file answers questions about the use of devices by a job, and about its processes that ran past the library.
+// This file answers questions about the use of devices by a job, about its processes that ran past the library, and
+// about its warnings.
 // serve.go calls it; arbiter.Tally has the sums.
 
 import (
@@ -51,4 +52,17 @@ func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) 
 	}
 	rep.More = uint32(tally.MoreUnmanaged)
 	return rep, nil
+}
+
+// warnings answers which warnings a job has got. Processes of the job's own user may ask, and root.
+func (cl *client) warnings(r *ipc.WarningsRequest) (rep ipc.WarningsReply, err error) {
+	d := cl.d
+	cl.takeLock()
+	defer d.unlock()
+	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
+	if err != nil {
+		return rep, err
+	}
+	w := d.arb.Warnings(j.id)
+	return ipc.WarningsReply{Idle: w.Idle, Aged: w.Aged, IdleText: ipc.MakeText(w.IdleText), AgedText: ipc.MakeText(w.AgedText)}, nil
 }

@@ -18,7 +18,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		ObjectsRequest | DriverRequest | DriverReply | CopiesRequest |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | WarningsRequest | WarningsReply | LimitRequest | CgroupRequest
 }
 
 // messageFormat describes one message type.
@@ -59,11 +59,12 @@ var messageFormats = map[Type]messageFormat{
 	TypeCgroup:   {name: "Cgroup", request: size[CgroupRequest](), reply: size[Empty]()},
 	TypeJobTally: {name: "JobTally", request: size[JobTallyRequest](), reply: size[JobTallyReply]()},
 	TypeBeside:   {name: "Beside", request: size[BesideRequest](), reply: size[BesideReply]()},
+	TypeWarnings: {name: "Warnings", request: size[WarningsRequest](), reply: size[WarningsReply]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 
 // formatByType holds messageFormats as an array, because a map lookup would cost a hash for each message.
-var formatByType = func() (a [32]*messageFormat) {
+var formatByType = func() (a [64]*messageFormat) {
 	for t, s := range messageFormats {
 		a[t] = &s
 	}

@@ -79,6 +79,7 @@ const (
 	TypeMetrics  Type = 28 // Empty → SnapshotPart…: metrics in Prometheus' text format, in parts; Last marks the last part
 	TypeCgroup   Type = 29 // CgroupRequest → Empty: changes the limit of all programs in a cgroup together
 	TypeBeside   Type = 30 // BesideRequest → BesideReply: the processes of a job that used a device without the library
+	TypeWarnings Type = 31 // WarningsRequest → WarningsReply: the warnings of a job by idle.warn and age.warn
 	ReplyBit     Type = 0x8000
 )
 
@@ -553,6 +554,19 @@ type JobTallyReply struct {
 // BesideRequest asks which processes of a job, including ended ones, used a device without the library.
 type BesideRequest struct {
 	Job Token
+}
+
+// WarningsRequest asks for the warnings of a job so far.
+type WarningsRequest struct {
+	Job Token
+}
+
+// WarningsReply answers Warnings. Each text is that of the last warning of its kind, without the name of the job.
+type WarningsReply struct {
+	Idle     uint64 // number of warnings by idle.warn, one for each idle period
+	Aged     uint64 // 1 after the warning by age.warn
+	IdleText Text
+	AgedText Text
 }
 
 // ShortText is a short text or a name, UTF-8, NUL-padded.

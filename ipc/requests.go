@@ -68,6 +68,12 @@ func (c *Client) Beside(ctx context.Context, job Token) (BesideReply, error) {
 	return replyTo[BesideReply](ctx, c, TypeBeside, BesideRequest{Job: job})
 }
 
+// Warnings returns the warnings of a job by idle.warn and age.warn so far. A daemon without this message answers with
+// StatusUnknownType.
+func (c *Client) Warnings(ctx context.Context, job Token) (WarningsReply, error) {
+	return replyTo[WarningsReply](ctx, c, TypeWarnings, WarningsRequest{Job: job})
+}
+
 // Cancel removes waiting requests from the queue and returns their number.
 func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
 	var reply CancelReply

@@ -32,6 +32,8 @@ func validate[T Body](body *T) *ProtocolError {
 		return firstError(upTo("JobTallyReply.Devices", m.Devices, PageSlots))
 	case *BesideReply:
 		return upTo("BesideReply.Count", m.Count, BesideMost)
+	case *WarningsReply:
+		return firstError(text("WarningsReply.IdleText", &m.IdleText), text("WarningsReply.AgedText", &m.AgedText))
 	case *CancelRequest:
 		if m.Ticket != 0 && !m.Job.IsZero() {
 			return refuse(StatusRange, "CancelRequest names a ticket or a job, not both")

@@ -57,6 +57,8 @@ type Settings struct {
 	WaitTimeout   time.Duration     // 0: DefaultWaitTimeout
 	WaitAfter     int               // number of refusals in a burst before a request waits
 	AgeAfter      time.Duration     // a wait after which a request blocks jobs that have held memory for longer; 0 or NoTimeout: it never does
+	IdleWarn      time.Duration     // idle time after which a warning is given; 0 or NoTimeout: never
+	AgeWarn       time.Duration     // age of a job at which a warning is given; 0 or NoTimeout: never
 	Priority      int               // higher is served first
 	SlotScope     Scope             // owner of one slot: ScopeJob, ScopeProcess or ScopeThread; "": as the rule of the device says
 	StreamReserve accounting.Bytes  // bytes charged for each stream
@@ -78,6 +80,8 @@ type Rule struct {
 	WaitTimeout   *time.Duration
 	WaitAfter     *int
 	AgeAfter      *time.Duration
+	IdleWarn      *time.Duration
+	AgeWarn       *time.Duration
 	Priority      *int
 	SlotScope     *Scope
 	StreamReserve *accounting.Bytes
@@ -169,6 +173,8 @@ func (s Settings) With(rule *Rule) Settings {
 	override(&s.WaitTimeout, rule.WaitTimeout)
 	override(&s.WaitAfter, rule.WaitAfter)
 	override(&s.AgeAfter, rule.AgeAfter)
+	override(&s.IdleWarn, rule.IdleWarn)
+	override(&s.AgeWarn, rule.AgeWarn)
 	override(&s.Priority, rule.Priority)
 	override(&s.SlotScope, rule.SlotScope)
 	override(&s.StreamReserve, rule.StreamReserve)

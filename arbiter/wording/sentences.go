@@ -109,6 +109,11 @@ const (
 	ThreadsInAll = "%d threads hold something, %d of them of user %d, and there is room for %d (a user may have half): " +
 		"thread %d of %s is refused until some have freed what they hold"
 
+	// Warnings about a job: for how long, what it holds, and the rule that says so.
+	IsIdle = "has been idle for %s, and holds %s (idle.warn of %s)"
+	IsOld  = "has run for %s, and holds %s (age.warn of %s)"
+	EndIt  = ": end it if it is no longer needed"
+
 	Deadlock       = "deadlock: %s; the request of %s came last and is refused"
 	DeadlockParty  = "%s holds %s and wants %s%s"
 	DeadlockWithin = "deadlock: %s holds %s, and all of its processes that hold memory wait for each other; the request of %s for %s%s " +

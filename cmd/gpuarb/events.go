@@ -224,7 +224,7 @@ func (o *eventOptions) wants(e *events.Event) bool {
 // means waiting or taken away, red means failed.
 var kindColors = map[events.Kind]string{
 	events.Granted: "32", events.Served: "32", events.Within: "32", events.Verified: "32", events.DeviceFound: "32", events.DeviceWoke: "32",
-	events.Waited: "33", events.Recalled: "33", events.Over: "33", events.Unmanaged: "33", events.Kept: "33", events.Excess: "33", events.Died: "33", events.Lost: "33",
+	events.Waited: "33", events.Recalled: "33", events.Over: "33", events.Unmanaged: "33", events.Kept: "33", events.Excess: "33", events.Died: "33", events.Idle: "33", events.Aged: "33", events.Lost: "33",
 	events.Refused: "31", events.Deadlock: "31", events.DeviceLost: "31", events.DeviceHung: "31", events.DeviceUnknown: "31", events.Clamped: "31",
 }
 

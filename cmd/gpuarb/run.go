@@ -158,7 +158,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 		return a.execProgram(program, args, launch.Environ(os.Environ()), options.dieWithParent)
 	}
 	cancel := func() { a.cancelTickets(client.Path(), job.Job) }
-	stopWatching := a.watchBypassing(client.Path(), who, job.Job)
+	stopWatching := a.watchJob(client.Path(), who, job.Job)
 	err = a.supervise(program, args, launch.Environ(os.Environ()), caught, cancel)
 	stopWatching()
 	a.summarize(client.Path(), who, job.Job, options.summaryMode(flags))

@@ -54,6 +54,7 @@
 #define GA_TYPE_METRICS 0x1cu
 #define GA_TYPE_CGROUP 0x1du
 #define GA_TYPE_BESIDE 0x1eu
+#define GA_TYPE_WARNINGS 0x1fu
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -555,6 +556,24 @@ struct ga_wire_beside_request {
 };
 _Static_assert(sizeof(struct ga_wire_beside_request) == 16, "BesideRequest");
 _Static_assert(offsetof(struct ga_wire_beside_request, job) == 0, "BesideRequest.Job");
+
+struct ga_wire_warnings_request {
+    uint8_t job[16];
+};
+_Static_assert(sizeof(struct ga_wire_warnings_request) == 16, "WarningsRequest");
+_Static_assert(offsetof(struct ga_wire_warnings_request, job) == 0, "WarningsRequest.Job");
+
+struct ga_wire_warnings_reply {
+    uint64_t idle;
+    uint64_t aged;
+    uint8_t idle_text[512];
+    uint8_t aged_text[512];
+};
+_Static_assert(sizeof(struct ga_wire_warnings_reply) == 1040, "WarningsReply");
+_Static_assert(offsetof(struct ga_wire_warnings_reply, idle) == 0, "WarningsReply.Idle");
+_Static_assert(offsetof(struct ga_wire_warnings_reply, aged) == 8, "WarningsReply.Aged");
+_Static_assert(offsetof(struct ga_wire_warnings_reply, idle_text) == 16, "WarningsReply.IdleText");
+_Static_assert(offsetof(struct ga_wire_warnings_reply, aged_text) == 528, "WarningsReply.AgedText");
 
 struct ga_wire_beside_process {
     uint32_t pid;

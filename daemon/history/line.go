@@ -23,6 +23,7 @@ var kinds = map[arbiter.Kind]events.Kind{
 	arbiter.EventOver: events.Over, arbiter.EventWithin: events.Within,
 	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventTwoCopies: events.TwoCopies, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
 	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung, arbiter.EventUnknown: events.DeviceUnknown,
+	arbiter.EventIdle: events.Idle, arbiter.EventAged: events.Aged,
 	eventsDropped: events.Lost,
 }
 
@@ -30,7 +31,7 @@ var kinds = map[arbiter.Kind]events.Kind{
 func (h *History) lineOf(e *arbiter.Event) events.Event {
 	line := events.Event{Time: e.Time, Kind: kinds[e.Kind], UUID: e.UUID, Job: uint64(e.Job), JobName: e.Name, PID: e.PID, User: e.User, Command: e.Command,
 		Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Text: e.Sentence(),
-		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases}
+		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases, IdleMs: e.IdleMs, AgeMs: e.AgeMs}
 	if e.Device >= 0 {
 		line.Device = new(accounting.IndexNumber(e.Device))
 	}

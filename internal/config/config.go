@@ -84,6 +84,7 @@ func Defaults() *Config {
 	policy.Defaults.OnFull = rules.OnFullDeny
 	policy.Defaults.WaitTimeout = rules.DefaultWaitTimeout
 	policy.Defaults.AgeAfter = rules.NoTimeout
+	policy.Defaults.IdleWarn, policy.Defaults.AgeWarn = rules.NoTimeout, rules.NoTimeout
 	policy.DeadlockGrace = rules.DefaultDeadlockGrace
 	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
 	return &Config{Policy: policy, OnLoss: LossOpen, Commands: CommandsAll}

@@ -36,6 +36,8 @@ on_full = "wait"
 wait_timeout = "max"
 wait_after = 1
 age_after = "90s"
+idle.warn = "2h"
+age.warn = "1d12h"
 deadlock_grace = "500ms"
 priority = -3
 on_loss = "closed"
@@ -144,6 +146,7 @@ func TestParseEverything(t *testing.T) {
 		Devices:       "0,GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427",
 	}
 	want.Policy.Defaults.AgeAfter = 90 * time.Second
+	want.Policy.Defaults.IdleWarn, want.Policy.Defaults.AgeWarn = 2*time.Hour, 36*time.Hour
 	want.Policy.DeadlockGrace = 500 * time.Millisecond
 	want.Policy.ChargeOverhead = true
 	want.Policy.ContextReserve, want.Policy.ContextGuess = accounting.Size{PerMille: 10}, accounting.Size{}
@@ -156,14 +159,14 @@ func TestParseEverything(t *testing.T) {
 	}
 	want.Policy.Rules = []rules.Rule{
 		{
-			Name:  "rule students (f.toml:41)",
+			Name:  "rule students (f.toml:43)",
 			Key:   "students",
 			Match: rules.Match{User: "student"},
 			Scope: ptr(rules.ScopeRule),
 			Max:   &accounting.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:47)",
+			Name: "rule 2 (f.toml:49)",
 			Match: rules.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",

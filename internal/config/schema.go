@@ -90,6 +90,8 @@ var (
 		optional("on_full", words(rules.OnFullDeny, rules.OnFullWait), func(d *draft) **rules.OnFull { return &d.OnFull }),
 		optional("wait_timeout", durations(true), func(d *draft) **time.Duration { return &d.WaitTimeout }),
 		optional("age_after", durations(true), func(d *draft) **time.Duration { return &d.AgeAfter }),
+		optional("idle.warn", warnTimes, func(d *draft) **time.Duration { return &d.IdleWarn }),
+		optional("age.warn", warnTimes, func(d *draft) **time.Duration { return &d.AgeWarn }),
 		optional("wait_after", integers(0, 1), func(d *draft) **int { return &d.WaitAfter }),
 		optional("priority", integers(-maxPriority, maxPriority), func(d *draft) **int { return &d.Priority }),
 		optional("slots.scope", slotScope, func(d *draft) **rules.Scope { return &d.SlotScope }),
@@ -279,7 +281,8 @@ func (c *Config) String() string {
 	defaults := c.Policy.Defaults
 	once := &draft{config: c, Rule: rules.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
 		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
-		WaitAfter: &defaults.WaitAfter, AgeAfter: &defaults.AgeAfter, Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
+		WaitAfter: &defaults.WaitAfter, AgeAfter: &defaults.AgeAfter, IdleWarn: &defaults.IdleWarn, AgeWarn: &defaults.AgeWarn,
+		Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
 		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports, Devices: &defaults.Devices}}
 	for _, t := range tables {
 		switch {

@@ -175,7 +175,7 @@ func durations(endless bool) kind[time.Duration] {
 		want += ` or "max"`
 	}
 	read := func(v value) (time.Duration, error) {
-		duration, err := time.ParseDuration(v.text)
+		duration, err := parseDuration(v.text)
 		switch {
 		case v.kind != unstable.String:
 			return 0, v.wrongType(want)
@@ -195,6 +195,44 @@ func durations(endless bool) kind[time.Duration] {
 		return quote(d.String())
 	}
 	return kind[time.Duration]{read: read, format: format}
+}
+
+// day is the longest unit of a duration: "7d", "1d12h".
+const day = 24 * time.Hour
+
+// parseDuration reads a duration. Other than time.ParseDuration it knows days, which must come first.
+func parseDuration(text string) (time.Duration, error) {
+	number, rest, found := strings.Cut(text, "d")
+	if !found {
+		return time.ParseDuration(text)
+	}
+	days, err := strconv.ParseUint(number, 10, 16)
+	if err != nil || rest == "" {
+		return time.Duration(days) * day, err
+	}
+	short, err := time.ParseDuration(rest)
+	if short < 0 {
+		err = errors.New("a negative part")
+	}
+	return time.Duration(days)*day + short, err
+}
+
+// Bounds of idle.warn and age.warn.
+const (
+	minWarn = time.Second
+	maxWarn = 30 * day
+)
+
+// warnTimes reads the times of idle.warn and age.warn.
+var warnTimes = kind[time.Duration]{
+	read: func(v value) (time.Duration, error) {
+		duration, err := durations(true).read(v)
+		if err == nil && duration != rules.NoTimeout && (duration < minWarn || duration > maxWarn) {
+			err = fmt.Errorf(`must be from 1s to 30d, or "max" for never, not %s`, v.display())
+		}
+		return duration, err
+	},
+	format: durations(true).format,
 }
 
 // words reads one of a few known words.

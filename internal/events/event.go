@@ -44,12 +44,14 @@ const (
 	DeviceHung    Kind = "device_hung"    // a device does not answer
 	DeviceWoke    Kind = "device_woke"    // a device answers again
 	DeviceUnknown Kind = "device_unknown" // a program uses a device that the daemon does not know
+	Idle          Kind = "idle"           // a job holds something and does nothing
+	Aged          Kind = "aged"           // a job holds something and has run for long
 	Lost          Kind = "lost"           // lines are missing here
 )
 
 // Kinds are all kinds.
 var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Ended, Reclaimed, Kept, Deadlock, Over, Within,
-	Clamped, Excess, TwoCopies, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Lost}
+	Clamped, Excess, TwoCopies, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Idle, Aged, Lost}
 
 // Event is a line of the history. A field without a value is absent from the line; the kind decides
 // which fields a line has. docs/reference/events.schema.json is the JSON schema.
@@ -73,6 +75,8 @@ type Event struct {
 	What      string `json:"what,omitempty"`       // kind of the request: lease, memory, stream, context, hold, job or process
 	Ticket    uint64 `json:"ticket,omitempty"`
 	WaitedMs  *int64 `json:"waited_ms,omitempty"`
+	IdleMs    int64  `json:"idle_ms,omitempty"` // for how long a job has been idle
+	AgeMs     int64  `json:"age_ms,omitempty"`  // for how long a job has run
 
 	Bytes     uint64  `json:"bytes,omitempty"`
 	Requested uint64  `json:"requested_bytes,omitempty"`
