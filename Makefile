@@ -79,8 +79,8 @@ $(BUILD)/tools/testsum: FORCE
 include $(FRAGMENTS)
 
 .PHONY: generate
-generate: ## write the generated sources again (cshim/core/wire.h)
-	$(GO) run ./ipc/genlayout -i ipc/layout.go -o cshim/core/wire.h
+generate: ## write the generated sources again (cshim/core/wire.h, tables of docs/reference/protocol.md)
+	$(GO) run ./ipc/genlayout -i ipc/layout.go -o cshim/core/wire.h -page docs/reference/protocol.md
 
 .PHONY: setup-%
 setup-%:

@@ -3,6 +3,7 @@ package ipc
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -58,6 +59,35 @@ func TestProtocolPage(t *testing.T) {
 		fmt.Sprintf("at least %d bytes", HeaderSize+size[AllocReply]()), "keep their meaning", SystemSocket} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+// TestBodyTables compares the tables of bodies in docs/reference/protocol.md with the structures that the compiler has
+// laid out, and with the sizes of the messages.
+func TestBodyTables(t *testing.T) {
+	page := readDoc(t, "reference/protocol.md")
+	sizes := make(map[int]bool)
+	for _, body := range []any{ErrorReply{}, HelloRequest{}, HelloReply{}, JoinRequest{}, ResumeRequest{}, ResumeLease{}, AttachRequest{}, AttachReply{},
+		AllocRequest{}, AllocReply{}, FreedNotice{}, StreamRequest{}, StreamReply{}, ContextRequest{}, ContextReply{}, QueryRequest{}, QueryReply{},
+		RoomRequest{}, RoomReply{}, ObjectsRequest{}, ObjectsMaker{}, DriverRequest{}, DriverReply{}, CopiesRequest{}, JobOpenRequest{}, JobOpenReply{},
+		JobDevice{}, SnapshotPart{}, EventsRequest{}, EventsPart{}, WaitingReply{}, CancelRequest{}, CancelReply{}, JobCloseRequest{}, JobTallyRequest{},
+		JobTallyReply{}, JobTallyDevice{}, BesideRequest{}, BesideReply{}, BesideProcess{}, WarningsRequest{}, WarningsReply{}, LimitRequest{}, CgroupRequest{}} {
+		typ := reflect.TypeOf(body)
+		sizes[int(typ.Size())] = true
+		var want strings.Builder
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			fmt.Fprintf(&want, `\| %d \| %d \| %s \| [^|]+ \| .*\|\n`, f.Offset, f.Type.Size(), f.Name)
+		}
+		head := fmt.Sprintf(`\n\*\*%s\*\*: %d bytes\n\n\| offset [^\n]*\n[^\n]*\n`, typ.Name(), typ.Size())
+		if !regexp.MustCompile(head + want.String() + `\n`).MatchString(page) {
+			t.Errorf("no table for %s, or not what the compiler lays out:\n%s", typ.Name(), want.String())
+		}
+	}
+	for typ, s := range messageFormats {
+		if s.request > 0 && !sizes[s.request] || s.reply > 0 && !sizes[s.reply] {
+			t.Errorf("%v: a body of %d or %d bytes is not checked here", typ, s.request, s.reply)
 		}
 	}
 }

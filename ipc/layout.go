@@ -4,7 +4,7 @@ package ipc
 // credit word. genlayout makes cshim/core/wire.h from it, for the C library. bodies.go lists which body belongs to
 // which message, and docs/reference/protocol.md explains the protocol.
 
-//go:generate go run ./genlayout -o ../cshim/core/wire.h
+//go:generate go run ./genlayout -o ../cshim/core/wire.h -page ../docs/reference/protocol.md
 
 // The constants of the protocol. A change of any layout below requires a new Version.
 const (

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// This file checks that cshim/core/wire.h is the header that ipc/layout.go gives, and that genlayout refuses layouts
+// This file checks that cshim/core/wire.h and the tables of docs/reference/protocol.md are what ipc/layout.go gives, and that genlayout refuses layouts
 // which C and Go could read differently.
 
 // TestHeaderIsCurrent: the committed C header is the one that genlayout makes.
@@ -23,6 +23,21 @@ func TestHeaderIsCurrent(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Error("cshim/core/wire.h is not what ipc/layout.go makes: run go generate ./ipc")
+	}
+}
+
+// TestPageIsCurrent: the tables of docs/reference/protocol.md are those that genlayout makes.
+func TestPageIsCurrent(t *testing.T) {
+	tables, err := bodies("../layout.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/reference/protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(page, append(append([]byte(pageBegin), tables...), pageEnd...)) {
+		t.Error("the tables of docs/reference/protocol.md are not what ipc/layout.go makes: run make generate")
 	}
 }
 
