@@ -18,23 +18,24 @@ import (
 // preference. A privileged user may name devices that the rule does not allow.
 func (a *Arbiter) choice(r JobRequest, rule *rules.Terms) ([]*device, error) {
 	var from []*device
+	one := r.Any || r.Emptiest // one of the devices is enough
 	allowed := func(d *device) bool { return rule.Devices.Has(d.Device) }
 	for _, index := range r.Devices {
 		d := a.device(index)
-		if d == nil || d.lost && !r.Any {
+		if d == nil || d.lost && !one {
 			return nil, noDevice(index)
 		}
-		if !d.IsGPU() && (r.Any || r.Claim) {
+		if !d.IsGPU() && (r.Any || r.Claim || r.Emptiest) {
 			return nil, fmt.Errorf(wording.NoGPUToClaim, d, ErrNoDevice)
 		}
-		if !r.Any && !r.Process.MayPass() && !allowed(d) {
+		if !one && !r.Process.MayPass() && !allowed(d) {
 			return nil, &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.DeviceNotOfRule, d, rule.Name, a.listAllowed(rule))}
 		}
-		if r.Any && !allowed(d) {
+		if one && !allowed(d) {
 			continue
 		}
 		divided := a.divided(d)
-		if divided && !r.Any {
+		if divided && !one {
 			return nil, fmt.Errorf(wording.Divided, d, ErrNoDevice)
 		}
 		if !d.lost && !divided && !slices.Contains(from, d) {
@@ -51,7 +52,7 @@ func (a *Arbiter) choice(r JobRequest, rule *rules.Terms) ([]*device, error) {
 	switch none := len(from) == 0; {
 	case none && rule.Devices != "" && slices.ContainsFunc(a.devices, func(d *device) bool { return d.IsGPU() && !d.lost }):
 		return nil, &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NoDeviceOfRule, rule.Name, strings.Join(rule.Devices.Names(), ", "))}
-	case none && (r.Any || r.Claim || r.Exclusive):
+	case none && (one || r.Claim || r.Exclusive):
 		return nil, fmt.Errorf(wording.NoneToClaim, ErrNoDevice)
 	case none && r.Min != nil && *r.Min != (accounting.Size{}):
 		return nil, fmt.Errorf(wording.NoneToReserve, ErrNoDevice)

@@ -47,8 +47,9 @@
 //   - Carrying out a decision: queue.go, decision.go, end.go, refuse.go, serve.go, open.go.
 //   - The admission cycle: copy.go, deadlock.go, cycle.go, search.go.
 //   - A new request: decide.go.
-//   - Calls of the daemon: cancel.go, ask.go, devices.go, policy.go, limits.go, claims.go, jobs.go, sessions.go, absent.go, observe.go,
-//     reading.go, restore.go, recount.go, query.go, pressure.go, unknowndevice.go, warn.go, snapshotrows.go, snapshot.go, tick.go.
+//   - Calls of the daemon: cancel.go, ask.go, devices.go, policy.go, limits.go, claims.go, emptiest.go, jobs.go, sessions.go, absent.go,
+//     observe.go, reading.go, restore.go, recount.go, query.go, pressure.go, unknowndevice.go, warn.go,
+//     snapshotrows.go, snapshot.go, tick.go.
 //
 // docs/glossary.md explains the terms.
 package arbiter

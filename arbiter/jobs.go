@@ -40,11 +40,14 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	if from, err = a.reservable(r, rule, from); err != nil {
 		return JobInfo{}, err
 	}
+	if r.Emptiest && len(from) > 0 {
+		from = []*device{a.emptiest(now, &r, from)}
+	}
 	j := &job{id: a.lastJob + 1, request: r, Job: rules.Job{Rule: rule}, run: true, pending: true}
 	// The job is not evaluated on lost devices. So it must not use them when they come back: it would reserve memory and keep slots there
 	// without an evaluation.
 	lost := len(from) > 0 && slices.ContainsFunc(a.devices, func(d *device) bool { return d.lost && d.IsGPU() })
-	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost || rule.Devices != "") {
+	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost || rule.Devices != "" || r.Emptiest) {
 		j.devices = from
 	}
 	a.newJob(now, j)

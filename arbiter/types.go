@@ -96,6 +96,7 @@ type JobRequest struct {
 	PerProcess bool          // Max, Min and Streams apply to each process separately
 	Exclusive  bool          // no other job may use the job's devices until it ends
 	Any        bool          // one device is enough: one of Devices, in that order of preference, or of all devices if there are none
+	Emptiest   bool          // the one of Devices, or of all devices, with the most free memory; the job shares it with others
 	OnlyIfNone bool          // refuse with ReasonBusy if the user has a claim already
 	Claim      bool          // claim the device even if it has no slots.max
 	Devices    []int         // without Any: the devices that the job may use; nil: all

@@ -60,7 +60,7 @@ func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 
 // helloTool answers the Hello of a tool, and checks that programs can be started in the job that it names.
 func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
-	rep := ipc.HelloReply{Devices: uint32(len(cl.d.devices()))}
+	rep := ipc.HelloReply{Devices: uint32(len(cl.d.devices())), Flags: ipc.AbleEmptiest}
 	if !req.Job.IsZero() {
 		cl.takeLock()
 		_, err := cl.d.jobOfLocked(req.Job, cl.conn.Peer())

@@ -94,7 +94,7 @@ func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 // any device does not get it. An older gpuarb does not know the processor as a device, so that its requests do not get
 // it either.
 func (d *Daemon) checkJobDevicesLocked(r *ipc.JobOpenRequest) error {
-	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim
+	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim|ipc.JobEmptiest
 	reserves := r.Min != 0 && r.Min != ipc.NoLimit || r.MinShare != 0
 	if len(named) == 0 {
 		needsGPU |= ipc.JobExclusive
@@ -110,7 +110,7 @@ func (d *Daemon) checkJobDevicesLocked(r *ipc.JobOpenRequest) error {
 		case !ok:
 			return refused(ipc.StatusNoDevice, "there is no GPU %d: `gpuarb devices` lists them", index)
 		case isGPU(dev):
-		case r.Flags&(ipc.JobAny|ipc.JobClaim) != 0:
+		case r.Flags&(ipc.JobAny|ipc.JobClaim|ipc.JobEmptiest) != 0:
 			return refused(ipc.StatusNoDevice, "the processor is no GPU and cannot be claimed")
 		case r.Flags&ipc.JobProcessor == 0:
 			return refused(ipc.StatusNoDevice, "the processor was asked for by a gpuarb that does not know it: use one as new as its daemon")

@@ -35,7 +35,7 @@ func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 	has := func(flag uint32) bool { return r.Flags&flag != 0 }
 	request := arbiter.JobRequest{Process: proc, Max: optionalSize(r.Max, r.MaxPerMille), Min: optionalSize(r.Min, r.MinPerMille),
 		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command), Name: nameOf(r),
-		Wait: has(ipc.JobWait), NoWait: has(ipc.JobNoWait), Exclusive: has(ipc.JobExclusive), Any: has(ipc.JobAny),
+		Wait: has(ipc.JobWait), NoWait: has(ipc.JobNoWait), Exclusive: has(ipc.JobExclusive), Any: has(ipc.JobAny), Emptiest: has(ipc.JobEmptiest),
 		OnlyIfNone: has(ipc.JobOnlyIfNone), Claim: has(ipc.JobClaim), Priority: int(r.Priority)}
 	if request.Forever = r.WaitMillis == ipc.NoLimit; !request.Forever {
 		request.Timeout = time.Duration(min(r.WaitMillis, maxWaitMillis)) * time.Millisecond

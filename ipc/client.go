@@ -28,6 +28,7 @@ type Client struct {
 	gone chan struct{} // closed by Close
 	once sync.Once     // Close
 	last int           // bytes of the last snapshot, as an estimate for the next one; guarded by turn
+	able atomic.Uint32 // HelloReply.Flags of the last Hello; 0: none was answered
 }
 
 // requests numbers the requests of all connections of this process. A session may have several connections, also one
@@ -76,6 +77,9 @@ func newClient(conn *net.UnixConn, path string) (*Client, error) {
 
 // Path returns the socket's path as given to Dial.
 func (c *Client) Path() string { return c.path }
+
+// Able reports whether the reply of the last Hello has this flag (Able*): an earlier daemon lacks it.
+func (c *Client) Able(flag uint32) bool { return c.able.Load()&flag != 0 }
 
 // Close closes the connection. A request under way ends with net.ErrClosed. Further calls do nothing.
 func (c *Client) Close() (err error) {

@@ -190,17 +190,18 @@ type HelloReply struct {
 	Devices uint32 // number of devices that the daemon knows
 	InJob   uint32 // 1: the session belongs to a job of `gpuarb run`. To a tool: HelloRequest.Job is a job's token
 	OnLoss  uint32 // what a client does without a daemon: LossOpen or LossClosed
-	Flags   uint32 // abilities of the daemon, for shims: Able*. Unknown flags must be ignored
+	Flags   uint32 // abilities of the daemon: Able*, for a tool only AbleEmptiest. Unknown flags must be ignored
 	HostMax uint64 // bytes of pinned host memory that the process may hold, or NoLimit; the client enforces it
 }
 
-// Abilities of a daemon beyond this version's first messages (HelloReply.Flags of a shim).
+// Abilities of a daemon beyond this version's first messages (HelloReply.Flags).
 const (
-	AbleRoom    uint32 = 1  // answers Room; 2 was Measure
-	AbleObjects uint32 = 4  // answers Objects, and lets the client count streams: LeaseSlot.Streams
-	AbleDriver  uint32 = 8  // answers Driver
-	AbleCopies  uint32 = 16 // answers Copies
-	AbleAside   uint32 = 32 // accepts FlagAside and FlagAgain
+	AbleRoom     uint32 = 1  // answers Room; 2 was Measure
+	AbleObjects  uint32 = 4  // answers Objects, and lets the client count streams: LeaseSlot.Streams
+	AbleDriver   uint32 = 8  // answers Driver
+	AbleCopies   uint32 = 16 // answers Copies
+	AbleAside    uint32 = 32 // accepts FlagAside and FlagAgain
+	AbleEmptiest uint32 = 64 // accepts JobEmptiest; told to tools
 )
 
 // WaitingReply has the state of a waiting request. The daemon sends it with StatusWaiting each time that its content
@@ -470,6 +471,9 @@ const (
 	// JobProcessor: the client knows VendorCPU. Without it no job gets the processor, which older clients do not
 	// know.
 	JobProcessor uint32 = 256
+	// JobEmptiest: one of Devices, or of all devices: the one with the most free memory, which the job shares with others.
+	// Only a daemon with AbleEmptiest knows it.
+	JobEmptiest uint32 = 512
 )
 
 // JobOpenRequest opens a job for a command of `gpuarb run`, or claims a device. Zero and NoLimit mean "as the rules

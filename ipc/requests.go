@@ -19,7 +19,9 @@ func (c *Client) Bye(ctx context.Context) error {
 // Hello opens a tool's session, which has neither lease page nor leases. Hello sets req.Kind.
 func (c *Client) Hello(ctx context.Context, req HelloRequest) (HelloReply, error) {
 	req.Kind = KindTool
-	return replyTo[HelloReply](ctx, c, TypeHello, req)
+	rep, err := replyTo[HelloReply](ctx, c, TypeHello, req)
+	c.able.Store(rep.Flags)
+	return rep, err
 }
 
 // OpenJob opens a job, which lives as long as this process or any process in the job. It waits for the job's slots

@@ -150,6 +150,9 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 	if m.Flags&JobWait != 0 && m.Flags&JobNoWait != 0 {
 		return refuse(StatusRange, "JobOpenRequest.Flags says both to wait and not to wait")
 	}
+	if m.Flags&JobEmptiest != 0 && m.Flags&(JobAny|JobClaim|JobExclusive) != 0 {
+		return refuse(StatusRange, "JobOpenRequest.Flags asks for the emptiest device, which is shared, and for one that is free")
+	}
 	for i := range m.Device {
 		if i >= int(m.Devices) && m.Device[i] != 0 {
 			return malformed("JobOpenRequest.Device[%d] is not zero, and Devices is %d", i, m.Devices)
@@ -159,7 +162,7 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 		}
 	}
 	return firstError(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
-		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry|JobProcessor))
+		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry|JobProcessor|JobEmptiest))
 }
 
 // validate checks the request and that its target lies between from and to.

@@ -42,6 +42,8 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 		return a.chooseVisible(request, o, all)
 	case name == anyDevice || ofVendor && vendor != ipc.VendorCPU:
 		return a.chooseAny(request, o, size, a.pool(all, vendor), len(all))
+	case name == emptiestDevice:
+		return a.chooseEmptiest(request, o, size, a.pool(all, 0), len(all))
 	case o.prefer != "":
 		return fail(exitUsage, "--prefer: there is nothing to prefer among the devices of --device; it goes with --device any")
 	}
@@ -72,6 +74,23 @@ func mayClaim(chosen, gpus []figures.DeviceState) error {
 			return errors.New("the processor is no GPU: `gpuarb run --device cpu` runs a program on it, and nobody claims it")
 		}
 	}
+	return nil
+}
+
+// chooseEmptiest asks for the device of the pool with the most free memory, which the daemon knows.
+func (a *app) chooseEmptiest(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, pool []figures.DeviceState, known int) error {
+	switch {
+	case request.Flags&ipc.JobClaim != 0:
+		return fail(exitUsage, "--device emptiest: it shares a device with others, and a claim is for one that is free: --device any")
+	case o.exclusive:
+		return fail(exitUsage, "--device emptiest: it shares a device with others, and --exclusive is for one alone: --device any")
+	case o.prefer != "":
+		return fail(exitUsage, "--prefer: the free memory decides with --device emptiest; --prefer goes with --device any")
+	}
+	if err := a.chooseAny(request, o, size, pool, known); err != nil {
+		return err
+	}
+	request.Flags = request.Flags&^ipc.JobAny | ipc.JobEmptiest
 	return nil
 }
 

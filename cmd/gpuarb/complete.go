@@ -148,11 +148,14 @@ func (a *app) completeDevices(command *cobra.Command) {
 	}
 }
 
-// offerDevices returns the devices. If free is true, "any" is the first candidate; the processor is
-// returned only if processor is true.
+// offerDevices returns the devices. If free is true, "any" is the first candidate. The processor, and
+// with free "emptiest", are returned only if processor is true.
 func offerDevices(s figures.Snapshot, free, processor bool) (all []cobra.Completion) {
 	if free {
 		all = append(all, cobra.CompletionWithDesc(anyDevice, "whichever is free"))
+	}
+	if free && processor {
+		all = append(all, cobra.CompletionWithDesc(emptiestDevice, "the one with the most free memory"))
 	}
 	for _, d := range s.Devices {
 		if d.IsGPU() || processor {

@@ -19,6 +19,9 @@ import (
 // anyDevice is the value of --device that asks for any device that is free.
 const anyDevice = "any"
 
+// emptiestDevice is the value of --device that asks for the device with the most free memory.
+const emptiestDevice = "emptiest"
+
 // processorDevice is the value of --device that names the processor.
 const processorDevice = accounting.VendorCPU
 

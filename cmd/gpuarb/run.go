@@ -79,7 +79,7 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
 	flags.BoolVar(&options.noExports, noExportsFlag, false, "the library without exported driver functions (see above); =false: the usual one, whatever the rule says")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
-	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or any, nvidia, amd, intel: one that is free; cpu is the processor, for OpenCL and Vulkan")
+	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or emptiest: the one with the most free memory; any, nvidia, amd, intel: one that is free, or wait for it; cpu is the processor, for OpenCL and Vulkan")
 	a.completeDevices(command)
 	return command
 }
@@ -202,6 +202,9 @@ func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size acc
 	snapshot, err := snapshotOf(ctx, client)
 	if err == nil {
 		err = a.choose(request, options, size, snapshot.Devices)
+	}
+	if err == nil && request.Flags&ipc.JobEmptiest != 0 && !client.Able(ipc.AbleEmptiest) {
+		err = fail(exitUnavailable, "--device emptiest: the daemon is of a version that does not know it; restart gpuarbd, or name a device")
 	}
 	if err != nil {
 		_ = client.Close()

@@ -135,13 +135,13 @@ func TestCompleteCgroup(t *testing.T) {
 }
 
 // TestCompleteDevices checks that completion offers for each flag the devices that the command
-// accepts there: the processor only for --device of run and limit, and any only for --device of run
-// and claim.
+// accepts there: the processor only for --device of run and limit, any only for --device of run
+// and claim, and emptiest only for --device of run.
 func TestCompleteDevices(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
 		d.state.Devices = append(d.state.Devices[:1], figures.DeviceState{Index: 1, Vendor: accounting.VendorCPU, Name: "CPU"})
 	})
-	for line, want := range map[string]string{"run --device": "any 0 1", "run --prefer": "0", "claim --device": "any 0", "claim --prefer": "0", "limit --device": "0 1"} {
+	for line, want := range map[string]string{"run --device": "any emptiest 0 1", "run --prefer": "0", "claim --device": "any 0", "claim --prefer": "0", "limit --device": "0 1"} {
 		got := finish(t, gpuarb(t, daemon.environment(t), append([]string{"__complete"}, append(strings.Fields(line), "")...)...))
 		var words []string
 		for line := range strings.Lines(got.stdout) {

@@ -161,6 +161,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply
 #define GA_ABLE_DRIVER 0x8u
 #define GA_ABLE_COPIES 0x10u
 #define GA_ABLE_ASIDE 0x20u
+#define GA_ABLE_EMPTIEST 0x40u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -443,6 +444,7 @@ _Static_assert(offsetof(struct ga_wire_copies_request, beside) == 256, "CopiesRe
 #define GA_JOB_CLAIM 0x40u
 #define GA_JOB_RETRY 0x80u
 #define GA_JOB_PROCESSOR 0x100u
+#define GA_JOB_EMPTIEST 0x200u
 
 struct ga_wire_job_open_request {
     uint64_t memory;

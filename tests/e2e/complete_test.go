@@ -42,7 +42,7 @@ func TestCompletion(t *testing.T) {
 	}{
 		{"gpuarb limit ", [][2]string{pid(holder, "train-a"), {fmt.Sprint(hostile.PID()), user + ": $(touch came): "}}},
 		{"gpuarb limit --device ", [][2]string{{"0", state.Devices[0].Name + ", 8 GiB"}}},
-		{"gpuarb run --device ", [][2]string{{"0", state.Devices[0].Name}, {"any", "whichever is free"}}},
+		{"gpuarb run --device ", [][2]string{{"0", state.Devices[0].Name}, {"any", "whichever is free"}, {"emptiest", "the one with the most free memory"}}},
 		{"gpuarb limit --rule ", [][2]string{{"lab", ""}}},
 		{fmt.Sprintf("gpuarb limit %d ", holder.PID()), [][2]string{{"memory.max=", "the most memory"}, {"streams.max=", "the most streams"}}},
 		{"gpuarb why ", [][2]string{{"1", user + ": train-a: "}, {"eval-b", user + ": "}}},
