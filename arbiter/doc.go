@@ -37,7 +37,7 @@
 //
 //   - Data: types.go, result.go, tally.go, event.go, gauge.go, usercounts.go, and state.go, which has all state that changes.
 //   - Lookups: device.go, job.go, names.go, record.go, users.go, ticket.go.
-//   - Holdings of a lease: lease.go, streams.go, cost.go, headroom.go.
+//   - Holdings of a lease: lease.go, streams.go, cost.go, headroom.go, use.go.
 //   - Limits in force, and the tickets that wait at them: inforce.go, order.go, limit.go, permits.go, watch.go.
 //   - Recalled credit, and exceeded limits: recall.go, overlimit.go, charge.go.
 //   - Slots, and the objects that need them: slots.go, objects.go.

@@ -43,6 +43,7 @@ type word struct {
 	told    reading.ClientReport
 	streams int  // number of streams, while lent is true
 	most    int  // most streams that the client may have, while lent is true
+	called  bool // the client has made a call since the last Called
 	lent    bool // the stream count is delegated to the client
 
 	beforeTake func() // called just before the arbiter recalls credit; nil: nothing
@@ -197,6 +198,11 @@ func (x *word) Pending() accounting.Bytes {
 		return 0
 	}
 	return x.pending
+}
+
+func (x *word) Called() (called bool) {
+	called, x.called = x.called, false
+	return called
 }
 
 func (x *word) Recent(granted accounting.Bytes) accounting.Bytes {

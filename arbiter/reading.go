@@ -8,7 +8,7 @@ import (
 
 // This file applies a reading of a device to the ledger. observe.go has the parts of that; package reading computes overhead and excess.
 
-// Reading is a reading of a device. All its methods but Figures need the daemon's lock.
+// Reading is a reading of a device. All its methods but Figures and Leased need the daemon's lock.
 //
 // Usage of a client's process above its granted bytes is overhead of its lease. Usage of a process without a lease is unmanaged. Both lower
 // the capacity of the device, except overhead that is charged to the lease's own budget (cost.go). A lease of an ended process that the
@@ -20,6 +20,7 @@ import (
 type Reading struct {
 	a      *Arbiter
 	device *device
+	leased bool // the device has a lease
 
 	usage   Usage
 	figures map[int]ProcessUsage
@@ -31,11 +32,16 @@ func (a *Arbiter) Reading(device int) *Reading {
 	if d == nil {
 		return nil
 	}
+	r := &Reading{a: a, device: d}
 	for l := range a.leasesOn(d) {
+		r.leased = true
 		l.extra.BeginReading(l.Granted()-a.idle(l), a.makesContexts(l))
 	}
-	return &Reading{a: a, device: d}
+	return r
 }
+
+// Leased reports whether the device had a lease when the reading began. Without one, nothing shows utilisation. It needs no lock.
+func (r *Reading) Leased() bool { return r != nil && r.leased }
 
 // Figures stores what the device reported. It needs no lock.
 func (r *Reading) Figures(u Usage) {
@@ -53,6 +59,10 @@ func (r *Reading) Apply(now time.Time) {
 	a, d := r.a, r.device
 	if d.lost {
 		return
+	}
+	for l := range a.leasesOn(d) {
+		l.noteCalls(now)
+		l.noteUtilisation(now, r.usage.Utilisation)
 	}
 	if d.unnamed = r.usage.Unnamed; d.unnamed {
 		return

@@ -120,6 +120,7 @@ func (a *Arbiter) showsProcessor() bool {
 func (p *snapshot) addLeases(s *session) {
 	for _, l := range s.leases {
 		p.a.readUsage(l)
+		l.noteCalls(p.now)
 		p.state.Leases = append(p.state.Leases, p.a.leaseState(l, p.now))
 	}
 }

@@ -38,9 +38,7 @@ func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
 	}
 	l.setBy(&to)
 	a.activity(&to, l, now)
-	if to.Util = l.util; l.waits == 0 {
-		to.UnusedMs = max(0, now.Sub(l.touched).Milliseconds())
-	}
+	to.Util, to.UnusedMs = l.use.util, l.unused(now).Milliseconds()
 	if l.session.alive() && !l.lost {
 		to.Pending = min(l.word.Pending(), l.lastUsed)
 	}

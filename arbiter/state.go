@@ -254,10 +254,17 @@ type lease struct {
 	announced    bool             // EventExcess was recorded
 	reported     accounting.Bytes // bytes granted at the last EventGranted
 	touched      time.Time        // when the lease last asked for something, or lost its slot
-	util         *int             // share of the device's processors that its process used of late, in percent; nil: not known
+	use          use
 	admitted     uint64
 	denied       uint64
 	atMax        uint64
+}
+
+// use is what was seen of the use of a lease's device. It is for display, and begins with the daemon.
+type use struct {
+	seen  time.Time        // when a call or utilisation was last seen; zero: not yet
+	bytes accounting.Bytes // bytes used then, because a client of an earlier library shows no calls
+	util  *int             // share of the device's processors that the process used of late, in percent; nil: the device does not tell
 }
 
 // burst counts refusals of a thread that follow each other closely. The first wait_after of these are refused at once, so that the

@@ -70,6 +70,8 @@ type CreditWord interface {
 	Peak(granted accounting.Bytes) accounting.Bytes
 	// Pending returns the bytes that the client reports as freed in stream order, while the free has not executed.
 	Pending() accounting.Bytes
+	// Called reports whether the client has made a call for the lease since the last Called. An earlier library never says so.
+	Called() bool
 	// Recent returns the most bytes used at once since the arbiter last changed the word, by its low-water mark. It is at least what is
 	// used now.
 	Recent(granted accounting.Bytes) accounting.Bytes
@@ -206,6 +208,9 @@ type Usage struct {
 	Device    int
 	Unnamed   bool // the device does not report single processes; Processes is empty
 	Processes []ProcessUsage
+	// Utilisation is the share of the device's processors that processes used of late, in percent, by PID. A process that is missing used
+	// none. nil: the device does not tell.
+	Utilisation map[int]int
 	// Began is the time at which the reading began; zero: now. A draining lease is gone if a reading that began after the end of its
 	// process does not list the process.
 	Began time.Time

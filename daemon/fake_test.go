@@ -178,6 +178,8 @@ func (m *fakeMachine) answer(index int) error {
 	return err
 }
 
+func (m *fakeMachine) Utilisation(int) map[int]int { return nil }
+
 func (m *fakeMachine) Read(index int) (inventory.Usage, error) {
 	if err := m.answer(index); err != nil {
 		return inventory.Usage{}, err

@@ -19,6 +19,7 @@ type machine interface {
 	Devices() []inventory.Device
 	Why() string
 	Read(index int) (inventory.Usage, error)
+	Utilisation(index int) map[int]int
 	Scan() []inventory.Device
 	Suspended(index int) bool
 	Facts(pid int) (procfacts.Facts, error)

@@ -136,13 +136,17 @@ func (r *reader) read(began time.Time, compare bool) {
 	waited := r.begin(compare)
 	defer waited()
 	usage, err := d.inv.Read(r.index)
+	var utilisation map[int]int
+	if err == nil && reading.Leased() {
+		utilisation = d.inv.Utilisation(r.index)
+	}
 	r.end(err)
 	if err != nil {
 		d.log.Debug("cannot read the device", "device", r.index, "err", err)
 		return
 	}
 	if compare {
-		r.figures(reading, began, usage)
+		r.figures(reading, began, usage, utilisation)
 	}
 	d.lock()
 	defer d.unlock()
@@ -175,8 +179,8 @@ func (r *reader) prepare() *arbiter.Reading {
 
 // figures passes the device's figures to the arbiter's reading, with the owner of each process. The daemon's lock
 // must not be held.
-func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.Usage) {
-	u := arbiter.Usage{Device: r.index, Began: began, Unnamed: !usage.ProcessesKnown}
+func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.Usage, utilisation map[int]int) {
+	u := arbiter.Usage{Device: r.index, Began: began, Unnamed: !usage.ProcessesKnown, Utilisation: utilisation}
 	jobs := sync.OnceValue(r.d.members)
 	for _, p := range usage.Processes {
 		pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}

@@ -761,5 +761,6 @@ type Page struct {
 	Job      uint32 // daemon: JobPerProcess, JobWait and JobNoWait of the session's job
 	Reserved uint64
 	Lease    [PageSlots]LeaseSlot
-	Shown    [PageSlots]Shown // element i belongs to Lease[i]
+	Shown    [PageSlots]Shown  // element i belongs to Lease[i]
+	Called   [PageSlots]uint32 // 1: the client has made a call for Lease[i] since the daemon last swapped the element for 0
 }

@@ -255,6 +255,9 @@ func (p *LeasePage) Shown(slot uint32) (room, used, total, at *atomic.Uint64) {
 	return atomic64(&s.Room), atomic64(&s.Used), atomic64(&s.Total), atomic64(&s.At)
 }
 
+// Called returns a slot's mark of calls. The client sets it to 1 if it is 0, and the daemon swaps it for 0.
+func (p *LeasePage) Called(slot uint32) *atomic.Uint32 { return atomic32(&p.page().Called[slot]) }
+
 // Ended returns a word that is 1 after the end of the session.
 func (p *LeasePage) Ended() *atomic.Uint32 { return atomic32(&p.page().Ended) }
 

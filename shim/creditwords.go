@@ -228,6 +228,12 @@ func (l *Lease) Pending() (pending accounting.Bytes) {
 	return pending
 }
 
+// Called reports whether the client has made a call for the lease since the last Called.
+func (l *Lease) Called() (called bool) {
+	l.guarded(func() { called = l.page.Called(l.slot).Swap(0) != 0 })
+	return called
+}
+
 // Recent returns the most bytes that were used at once since the last change of the word.
 func (l *Lease) Recent(granted accounting.Bytes) (most accounting.Bytes) {
 	l.guarded(func() { most = granted - l.leastCredit(granted, ipc.CreditWord(l.word().Load())) })

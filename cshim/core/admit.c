@@ -384,6 +384,7 @@ static inline bool count_streams(struct ga_root *root, uint32_t device, int32_t 
     if (counted)
         ga_objects_add(root, GA_OBJECT_STREAM, device, maker, count);
     ga_move_end();
+    ga_publish_call(root, device);
     return counted;
 }
 

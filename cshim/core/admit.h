@@ -130,6 +130,7 @@ static inline bool ga_insert(struct ga_root *root, const struct ga_entry *entry)
     if (GA_UNLIKELY(put && entry->kind == GA_MEMORY_MANAGED))
         ga_publish_managed(root, entry->device, entry->bytes);
     ga_publish_more(root);
+    ga_publish_call(root, entry->device);
     return put;
 }
 
@@ -143,6 +144,8 @@ static inline bool ga_remove_key(struct ga_root *root, struct ga_key key, struct
     ga_move_end();
     if (GA_UNLIKELY(found && entry->kind == GA_MEMORY_MANAGED))
         ga_publish_managed(root, entry->device, 0 - entry->bytes);
+    if (GA_LIKELY(found))
+        ga_publish_call(root, entry->device);
     return found;
 }
 // Removes the block at an address, like ga_remove_key.

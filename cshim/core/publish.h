@@ -37,6 +37,20 @@ void ga_publish_context_end(struct ga_root *root, uint32_t device);
 // Writes how much page-locked host memory is held (host.c) into the page, which may be a new one.
 void ga_publish_host(struct ga_root *root);
 
+// Publishes that the program has made a call for a device, unless the page says so already. The
+// daemon takes the mark away when it looks. Only the first call after that writes, so that threads
+// do not contend for the cache line, and no call reads a clock.
+static inline void ga_publish_call(struct ga_root *root, uint32_t device) {
+    struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
+    uint32_t slot =
+        GA_LIKELY(view) ? atomic_load_explicit(&view->slot[device], memory_order_acquire) : 0;
+    if (GA_UNLIKELY(slot == 0))
+        return;
+    _Atomic uint32_t *called = (_Atomic uint32_t *)&view->page->called[slot - 1];
+    if (GA_UNLIKELY(atomic_load_explicit(called, memory_order_relaxed) == 0))
+        atomic_store_explicit(called, 1, memory_order_relaxed);
+}
+
 // Must be called after an entry was put into the table of blocks. Publishes the number if it has
 // grown.
 static inline void ga_publish_more(struct ga_root *root) {

@@ -743,8 +743,9 @@ struct ga_wire_page {
     uint64_t reserved;
     struct ga_wire_lease_slot lease[32];
     struct ga_wire_shown shown[32];
+    uint32_t called[32];
 };
-_Static_assert(sizeof(struct ga_wire_page) == 3136, "Page");
+_Static_assert(sizeof(struct ga_wire_page) == 3264, "Page");
 _Static_assert(offsetof(struct ga_wire_page, magic) == 0, "Page.Magic");
 _Static_assert(offsetof(struct ga_wire_page, version) == 4, "Page.Version");
 _Static_assert(offsetof(struct ga_wire_page, slots) == 6, "Page.Slots");
@@ -760,4 +761,5 @@ _Static_assert(offsetof(struct ga_wire_page, job) == 52, "Page.Job");
 _Static_assert(offsetof(struct ga_wire_page, reserved) == 56, "Page.Reserved");
 _Static_assert(offsetof(struct ga_wire_page, lease) == 64, "Page.Lease");
 _Static_assert(offsetof(struct ga_wire_page, shown) == 2112, "Page.Shown");
+_Static_assert(offsetof(struct ga_wire_page, called) == 3136, "Page.Called");
 #endif

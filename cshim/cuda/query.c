@@ -2,12 +2,16 @@
 // Reads budgets for the wrappers that report memory sizes (query.h).
 #include "cuda/query.h"
 
+#include "core/publish.h"
 #include "cuda/device.h"
 
 bool ga_cuda_query(ga_cu_device ordinal, uint64_t capacity, struct ga_budget *answer) {
     struct ga_root *root = ga_root_get();
     int device = root ? ga_cuda_device_number(root, ordinal) : -1;
-    return device >= 0 && ga_budget_ask(root, root->devices[device].uuid, capacity, answer);
+    if (device < 0)
+        return false;
+    ga_publish_call(root, (uint32_t)device);
+    return ga_budget_ask(root, root->devices[device].uuid, capacity, answer);
 }
 
 bool ga_cuda_query_current(uint64_t capacity, struct ga_budget *answer) {

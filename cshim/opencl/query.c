@@ -3,13 +3,17 @@
 #include "opencl/query.h"
 
 #include "core/budget.h"
+#include "core/publish.h"
 #include "opencl/device.h"
 
 // Reads the budget of a device. False: the driver's own answer stands.
 static bool ask(ga_cl_device device, uint64_t capacity, struct ga_budget *budget) {
     struct ga_root *root = ga_root_get();
     int number = root ? ga_opencl_device_number(root, device) : -1;
-    return number >= 0 && ga_budget_ask(root, root->devices[number].uuid, capacity, budget);
+    if (number < 0)
+        return false;
+    ga_publish_call(root, (uint32_t)number);
+    return ga_budget_ask(root, root->devices[number].uuid, capacity, budget);
 }
 
 // Limits the two free sizes to the budget: all free memory and the largest free block, if the

@@ -3,6 +3,7 @@
 // vkGetPhysicalDeviceMemoryProperties and its variants are here.
 #include "core/budget.h"
 #include "core/device.h"
+#include "core/publish.h"
 #include "hook/library.h"
 #include "vulkan/chain.h"
 #include "vulkan/device.h"
@@ -21,8 +22,12 @@ static bool ask(struct answer *a, struct ga_vulkan_instance *instance, ga_vk_phy
     if (!a->root)
         return false;
     ga_vulkan_device_read(a->root, instance, physical, &a->facts);
-    return a->facts.has_identity &&
-           ga_budget_ask(a->root, a->facts.identity, UINT64_MAX, &a->budget);
+    if (!a->facts.has_identity)
+        return false;
+    int number = ga_device_find(a->root, a->facts.identity);
+    if (number >= 0)
+        ga_publish_call(a->root, (uint32_t)number);
+    return ga_budget_ask(a->root, a->facts.identity, UINT64_MAX, &a->budget);
 }
 
 // Limits the sizes of the device's heaps to the budget.

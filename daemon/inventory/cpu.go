@@ -110,3 +110,5 @@ func inFolder(folder, pattern string) (files []string) {
 type processorSource struct{}
 
 func (processorSource) usage() (Usage, error) { return Usage{}, nil }
+
+func (processorSource) utilisation() map[int]int { return nil }

@@ -43,6 +43,7 @@ type Usage struct {
 // source reads one device. Its methods are safe for concurrent use.
 type source interface {
 	usage() (Usage, error)
+	utilisation() map[int]int // see Inventory.Utilisation
 }
 
 // foundDevice is a device with the source of its readings. A device with the index anyIndex gets the next free index.

@@ -176,6 +176,8 @@ type drmSource struct {
 	used []string
 }
 
+func (s *drmSource) utilisation() map[int]int { return nil }
+
 func (s *drmSource) usage() (Usage, error) {
 	_, err := sumFiles(s.used) // the files are gone if the card is lost
 	if err == nil && exists(filepath.Join(s.dir, "device/vendor")) {

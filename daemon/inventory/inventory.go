@@ -127,6 +127,18 @@ func (inv *Inventory) Close() {
 	inv.host.release()
 }
 
+// Utilisation returns the share of a device's processors that processes used since an earlier call, in percent, by PID.
+// A process that is missing used none. nil: the device does not tell. It may block as long as the driver does.
+func (inv *Inventory) Utilisation(index int) map[int]int {
+	inv.mu.RLock()
+	src := inv.sources[index]
+	inv.mu.RUnlock()
+	if src == nil || inv.closed.Load() {
+		return nil
+	}
+	return src.utilisation()
+}
+
 // Read takes a reading of one device. It may block as long as the driver does.
 //
 // A process that uses the device both for computing and for graphics appears once, with the larger figure. A device

@@ -26,7 +26,7 @@ var nvmlNeeded = [][]string{
 }
 
 // nvmlOptional says which optional functions the library has.
-type nvmlOptional struct{ name, pci, memory, compute, graphics, mps, reserved, mig bool }
+type nvmlOptional struct{ name, pci, memory, compute, graphics, mps, reserved, mig, utilisation bool }
 
 // nvmlReason returns, for users, the reason why the library did not start.
 func nvmlReason(ret nvml.Return) string {
@@ -129,6 +129,7 @@ type nvmlDevice interface {
 	GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 	GetGraphicsRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 	GetMPSComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
+	GetProcessUtilization(since uint64) ([]nvml.ProcessUtilizationSample, nvml.Return)
 }
 
 // errLost means that the device is gone.

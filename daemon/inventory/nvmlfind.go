@@ -46,7 +46,7 @@ func (h *nvmlHost) open(last []Device) (list []foundDevice, reason string) {
 		}
 	}
 	for _, d := range last {
-		list = append(list, foundDevice{d, &nvmlSource{h, d.UUID}})
+		list = append(list, foundDevice{d, &nvmlSource{host: h, uuid: d.UUID}})
 	}
 	if len(list) > 0 {
 		reason += ": its devices are those that it had last"
@@ -84,11 +84,11 @@ func (h *nvmlHost) devices(count int, last []Device) (list []foundDevice, reason
 			l.device = last[known]
 			for _, d := range last {
 				if d.Parent == l.device.UUID {
-					l.instances = append(l.instances, foundDevice{d, &nvmlSource{h, d.UUID}})
+					l.instances = append(l.instances, foundDevice{d, &nvmlSource{host: h, uuid: d.UUID}})
 				}
 			}
 		}
-		list = append(list, foundDevice{l.device, &nvmlSource{h, l.device.UUID}})
+		list = append(list, foundDevice{l.device, &nvmlSource{host: h, uuid: l.device.UUID}})
 		instances = append(instances, l.instances...)
 	}
 	return append(list, instances...), strings.Join(reasons, "; ")
@@ -145,7 +145,7 @@ func (h *nvmlHost) newDevices(known func(uuid string) bool) (list []foundDevice,
 			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, l.err))
 			continue
 		}
-		list = append(list, foundDevice{l.device, &nvmlSource{h, l.device.UUID}})
+		list = append(list, foundDevice{l.device, &nvmlSource{host: h, uuid: l.device.UUID}})
 		instances = append(instances, l.instances...)
 	}
 	list = append(list, instances...)
@@ -173,7 +173,7 @@ func (h *nvmlHost) instances(gpu nvml.Device, of Device) (list []foundDevice) {
 		d.Parent, d.Ordinal = of.UUID, of.Ordinal
 		d.PCI = cmp.Or(d.PCI, of.PCI)
 		h.storeHandle(d.UUID, handle)
-		list = append(list, foundDevice{d, &nvmlSource{h, d.UUID}})
+		list = append(list, foundDevice{d, &nvmlSource{host: h, uuid: d.UUID}})
 	}
 	return list
 }

@@ -113,12 +113,13 @@ func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
 			"nvmlDeviceGetGraphicsRunningProcesses_v3"),
 		mps: has("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
 			"nvmlDeviceGetMPSComputeRunningProcesses_v3"),
-		reserved: has("nvmlDeviceGetMemoryInfo_v2"),
-		memory:   has("nvmlDeviceGetMemoryInfo"),
-		name:     has("nvmlDeviceGetName"),
-		pci:      has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
-		compute:  has("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"),
-		mig:      has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
+		reserved:    has("nvmlDeviceGetMemoryInfo_v2"),
+		memory:      has("nvmlDeviceGetMemoryInfo"),
+		name:        has("nvmlDeviceGetName"),
+		pci:         has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
+		compute:     has("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"),
+		utilisation: has("nvmlDeviceGetProcessUtilization"),
+		mig:         has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
 	}, ""
 }
 

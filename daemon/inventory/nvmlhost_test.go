@@ -21,7 +21,7 @@ func fakeSource(device nvmlDevice, o nvmlOptional) *nvmlSource {
 	h.optional, h.up, h.renewed = o, true, time.Now()
 	h.calls.Unlock()
 	h.storeHandle("x", device)
-	return &nvmlSource{h, "x"}
+	return &nvmlSource{host: h, uuid: "x"}
 }
 
 // fakeLibrary is a library that sees the devices that exist when it is initialised.

@@ -273,6 +273,9 @@ func TestQueriesOfUtilization(t *testing.T) {
 		stranger := m.Interact(m.Command(m.Env(), program))
 		stranger.Want("alloc a 1M", "ok")
 		other := m.Interact(m.Command(append(m.Env(), "CUDA_VISIBLE_DEVICES=1"), program))
+		keepsBusy(m, p, 0)
+		keepsBusy(m, stranger, 0)
+		keepsBusy(m, other, 1)
 		for _, busy := range []string{"nvmlbusy", "nvmlbusylist"} {
 			p.Want(busy+" 60", fmt.Sprintf("ok 1 %d", p.PID()))
 			p.Want(busy+" 0", tooLittle)
@@ -280,13 +283,20 @@ func TestQueriesOfUtilization(t *testing.T) {
 			p.Want(busy+" 60 1", notFound)
 		}
 		bare := m.Interact(m.Command(m.PreloadEnv(), program))
+		keepsBusy(m, bare, 0)
 		bare.Want("nvmlbusy 60", fmt.Sprintf("ok 3 %d %d %d", p.PID(), stranger.PID(), bare.PID()))
 		bare.Want("nvmlbusylist 60", fmt.Sprintf("ok 3 %d %d %d", p.PID(), stranger.PID(), bare.PID()))
 		plain := m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_MEMORY=1M", "GPUARB_VIRTUALIZE=0"), program))
+		keepsBusy(m, plain, 0)
 		for _, busy := range []string{"nvmlbusy", "nvmlbusylist"} {
 			plain.Want(busy+" 60", fmt.Sprintf("ok 4 %d %d %d %d", p.PID(), stranger.PID(), bare.PID(), plain.PID()))
 		}
 	})
+}
+
+// keepsBusy makes a program keep a device busy, as NVML reports it.
+func keepsBusy(m *rig.Machine, p *rig.Program, device int) {
+	m.Sim("busy", fmt.Sprint(p.PID()), fmt.Sprint(device), "40")
 }
 
 // TestQueriesOfEveryList: graphics processes and processes of an MPS server are listed like other processes, and the daemon

@@ -2,8 +2,11 @@ package simcuda
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -18,6 +21,9 @@ type seen struct {
 	Total, Used, Free uint64
 	Reserved          uint64
 	Processes         map[uint32]uint64
+	Busy              map[uint32]uint32 // percent of the processors, by process
+	BusyCode          nvml.Return
+	LaterCode         nvml.Return // of a question for samples after the last one
 }
 
 // The library path is read when a process starts, so the code that uses NVML runs in a process of
@@ -56,6 +62,14 @@ func look() []seen {
 			for _, p := range processes {
 				s.Processes[p.Pid] = p.UsedGpuMemory
 			}
+			var last uint64
+			s.Busy = map[uint32]uint32{}
+			samples, r := d.GetProcessUtilization(0)
+			for _, p := range samples {
+				s.Busy[p.Pid], last = p.SmUtil, max(last, p.TimeStamp)
+			}
+			s.BusyCode = r
+			_, s.LaterCode = d.GetProcessUtilization(last + uint64(time.Hour/time.Microsecond))
 		}
 		all = append(all, s)
 	}
@@ -106,6 +120,33 @@ func TestNVML(t *testing.T) {
 	m.sim("lose", "1")
 	if all := m.nvml(); all[0].Code != nvml.SUCCESS || all[1].Code != nvml.ERROR_GPU_IS_LOST {
 		t.Errorf("with a lost device: %+v", all)
+	}
+}
+
+// TestNVMLUtilisation: a process has a sample while it keeps the device busy. Without samples, after the last one, and where
+// the device cannot tell, NVML answers with its errors.
+func TestNVMLUtilisation(t *testing.T) {
+	m := newMachine(t, "SIMCUDA_DEVICES=1G,1G,1G", "SIMCUDA_MIG=2:1")
+	h := m.hold("1048576")
+	pid := fmt.Sprint(h.Process.Pid)
+	if d := m.nvml()[0]; d.BusyCode != nvml.ERROR_NOT_FOUND {
+		t.Errorf("a process does nothing: %+v", d)
+	}
+	m.sim("busy", pid, "0", "37")
+	if d := m.nvml()[0]; d.BusyCode != nvml.SUCCESS || !maps.Equal(d.Busy, map[uint32]uint32{uint32(h.Process.Pid): 37}) || d.LaterCode != nvml.ERROR_NOT_FOUND {
+		t.Errorf("a process uses 37%%: %+v", d)
+	}
+	if d := m.nvml()[1]; d.BusyCode != nvml.ERROR_NOT_SUPPORTED {
+		t.Errorf("the device is divided: %+v", d)
+	}
+	m.sim("busy", pid, "0", "0")
+	if d := m.nvml()[0]; d.BusyCode != nvml.ERROR_NOT_FOUND {
+		t.Errorf("the process does nothing any more: %+v", d)
+	}
+	h.kill()
+	other := newMachine(t, "SIMCUDA_NVML_LACKS=utilization")
+	if d := other.nvml()[0]; d.BusyCode != nvml.ERROR_NOT_SUPPORTED {
+		t.Errorf("the driver lacks it: %+v", d)
 	}
 }
 

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]) {
     const uint8_t *u = s->dev[phys].uuid;
@@ -238,22 +239,54 @@ struct sample {
     unsigned multiprocessors, memory, encoder, decoder;
 };
 
-// All processes use the device equally at the moment of the call. If samples is NULL, the call
-// returns the number of processes, with the error for too little room.
+// The driver takes a sample of each process on a device in this interval. It has the last one only.
+enum { SAMPLE_US = 200000 };
+
+// Returns the time of the last samples, by the clock that NVML's own samples have.
+static uint64_t sampled_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    return us / SAMPLE_US * SAMPLE_US;
+}
+
+// Collects the samples after a time, one for each process that was busy. Like a real driver it
+// knows none on a device that is divided into instances, or of an instance.
+static nvmlReturn_t collect_samples(struct sim_state *s, int phys, uint64_t since_us,
+                                    struct sample *out, unsigned *count) {
+    LACKS(s, SIM_LACKS_UTILIZATION);
+    if (s->dev[phys].instance_of || sim_divided(s, phys))
+        return NVML_ERROR_NOT_SUPPORTED;
+    uint64_t at_us = sampled_us();
+    unsigned n = 0;
+    sim_reap(s);
+    uint32_t high = atomic_load(&s->proc_high);
+    sim_lock(s);
+    for (uint32_t i = 0; i < high && at_us > since_us; i++) {
+        struct sim_proc *p = &s->proc[i];
+        unsigned busy = atomic_load(&p->dev[phys].busy);
+        if (atomic_load(&p->state) == SIM_PROC_LIVE && busy)
+            out[n++] = (struct sample){(unsigned)sim_proc_pid(p), at_us, busy, 0, 0, 0};
+    }
+    sim_unlock(s);
+    *count = n;
+    return n ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
+// If samples is NULL, the call returns the number of samples, with the error for too little room.
 EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, struct sample *samples,
                                                     unsigned *count, unsigned long long since) {
-    struct process_v2 list[SIM_MAX_PROCS];
+    struct sample list[SIM_MAX_PROCS];
     DEVICE(d, s, phys);
     if (!count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    unsigned room = samples ? *count : 0, n = collect(s, phys, list, SIM_MAX_PROCS);
-    *count = n;
-    if (n == 0)
-        return NVML_ERROR_NOT_FOUND;
-    if (n > room)
+    unsigned room = samples ? *count : 0;
+    nvmlReturn_t rc = collect_samples(s, phys, since, list, count);
+    if (rc)
+        return rc;
+    if (*count > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < n; i++)
-        samples[i] = (struct sample){list[i].pid, since + 1, 100 / n, 0, 0, 0};
+    memcpy(samples, list, *count * sizeof *samples);
     return NVML_SUCCESS;
 }
 
@@ -272,20 +305,20 @@ struct busy_list {
 // Does the work of nvmlDeviceGetProcessUtilization for the newer structure.
 EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t d, struct busy_list *all) {
     enum { VERSION = (int)sizeof *all | 1 << 24 };
-    struct process_v2 list[SIM_MAX_PROCS];
+    struct sample list[SIM_MAX_PROCS];
     DEVICE(d, s, phys);
     if (!all)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (all->version != VERSION)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-    unsigned room = all->list ? all->count : 0, n = collect(s, phys, list, SIM_MAX_PROCS);
-    all->count = n;
-    if (n == 0)
-        return NVML_ERROR_NOT_FOUND;
-    if (n > room)
+    unsigned room = all->list ? all->count : 0;
+    nvmlReturn_t rc = collect_samples(s, phys, all->since_us, list, &all->count);
+    if (rc)
+        return rc;
+    if (all->count > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < all->count; i++)
         all->list[i] = (struct busy){
-            .at_us = all->since_us + 1, .pid = list[i].pid, .multiprocessors = 100 / n};
+            .at_us = list[i].at_us, .pid = list[i].pid, .multiprocessors = list[i].multiprocessors};
     return NVML_SUCCESS;
 }

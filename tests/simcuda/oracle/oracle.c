@@ -27,6 +27,7 @@ static const char usage[] =
     "  arrive DEV, leave DEV a device that was absent is there, or is not: for CUDA, and for an "
     "NVML\n"
     "                        that is initialised again\n"
+    "  busy PID DEV PERCENT  how much of a device's processors a process uses, as NVML reports it\n"
     "  asked DEV             how many calls of NVML's named a device\n"
     "  hang DEV, answer DEV  NVML does not answer for a device, or (DEV is init) at all, and does\n"
     "  release [PID]         give back now what dead processes hold (SIMCUDA_RELEASE_DELAY_MS)\n"
@@ -153,6 +154,28 @@ static int cmd_devices(struct sim_state *s) {
                atomic_load(&g->lost) ? "lost" : "ok", g->name);
     }
     return 0;
+}
+
+// Sets how busy a process keeps a device, from now on.
+static int cmd_busy(struct sim_state *s, const char *pid, const char *dev, const char *percent) {
+    int d = device_arg(s, dev);
+    char *end;
+    unsigned long busy = strtoul(percent, &end, 10);
+    bool found = false;
+    if (d < 0)
+        return fail("no such device");
+    if (!*percent || *end || busy > 100)
+        return fail("not a percentage");
+    sim_lock(s);
+    for (uint32_t i = 0; i < SIM_MAX_PROCS; i++) {
+        struct sim_proc *p = &s->proc[i];
+        if (atomic_load(&p->state) == SIM_PROC_LIVE && sim_proc_pid(p) == atoi(pid)) {
+            atomic_store(&p->dev[d].busy, (uint32_t)busy);
+            found = true;
+        }
+    }
+    sim_unlock(s);
+    return found ? 0 : fail("no such process");
 }
 
 static int cmd_lost(struct sim_state *s, const char *dev, bool lost) {
@@ -284,6 +307,8 @@ static int run(struct sim_state *s, int argc, char **argv) {
         return cmd_present(s, a, true);
     if (!strcmp(c, "leave") && a && !b)
         return cmd_present(s, a, false);
+    if (!strcmp(c, "busy") && a && b && argc > 4)
+        return cmd_busy(s, a, b, argv[4]);
     if (!strcmp(c, "asked") && a && !b)
         return cmd_asked(s, a);
     if (!strcmp(c, "hang") && a && !b)
@@ -305,7 +330,7 @@ static int run(struct sim_state *s, int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2 || argc > 4) {
+    if (argc < 2 || argc > 4 + !strcmp(argv[1], "busy")) {
         fputs(usage, stderr);
         return 2;
     }

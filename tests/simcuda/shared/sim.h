@@ -96,6 +96,7 @@ struct sim_usage {
     _Atomic uint64_t user_peak;
     _Atomic uint64_t managed, paged; // bytes of managed memory that moves; those here (in extra)
     _Atomic uint32_t allocs, streams, contexts;
+    _Atomic uint32_t busy; // percent of the processors that it uses, as `simcuda busy` sets it
     _Atomic uint32_t
         life; // losses of the device when the process began; memory does not survive a loss
 };

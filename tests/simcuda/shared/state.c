@@ -17,7 +17,7 @@
 
 #define SIM_MAGIC 0x73696d6375646131ull
 
-enum { SIM_VERSION = 8 };
+enum { SIM_VERSION = 9 };
 
 const char *sim_dir(void) {
     static char dir[3072];
