@@ -37,8 +37,8 @@ func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
 		}
 	}
 	l.setBy(&to)
-	a.activity(&to, l, now)
 	to.Util, to.UnusedMs = l.use.util, l.unused(now).Milliseconds()
+	a.activity(&to, l, now)
 	if l.session.alive() && !l.lost {
 		to.Pending = min(l.word.Pending(), l.lastUsed)
 	}
@@ -121,7 +121,7 @@ func (a *Arbiter) activity(to *figures.LeaseState, l *lease, now time.Time) {
 	if to.Active = !since.IsZero(); to.Active {
 		to.ActiveMs = max(0, now.Sub(since).Milliseconds())
 	} else {
-		to.IdleMs = max(0, now.Sub(l.touched).Milliseconds())
+		to.IdleMs = to.UnusedMs
 	}
 }
 

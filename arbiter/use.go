@@ -26,14 +26,18 @@ func (l *lease) noteUtilisation(now time.Time, util map[int]int) {
 	}
 }
 
-// unused returns for how long a lease's process has made no call for the device and has not kept it busy. 0: one of its requests waits.
-func (l *lease) unused(now time.Time) time.Duration {
-	last := l.touched
-	if l.use.seen.After(last) {
-		last = l.use.seen
+// lastUse returns when a lease's process was last seen to make a call for the device or to keep it busy.
+func (l *lease) lastUse() time.Time {
+	if l.use.seen.After(l.touched) {
+		return l.use.seen
 	}
+	return l.touched
+}
+
+// unused returns the time since lastUse. 0: a request of the lease waits.
+func (l *lease) unused(now time.Time) time.Duration {
 	if l.waits > 0 {
 		return 0
 	}
-	return max(0, now.Sub(last))
+	return max(0, now.Sub(l.lastUse()))
 }

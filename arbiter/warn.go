@@ -59,8 +59,8 @@ func (a *Arbiter) warnJob(now time.Time, j *job) {
 	}
 }
 
-// times returns since when a job is idle, and when it began. A job is idle since the last call of any of its living processes, or since
-// this daemon knows it.
+// times returns since when a job is idle, and when it began. A job is idle since the last use of a device by any of its living
+// processes (use.go), or since this daemon knows it.
 func (a *Arbiter) times(j *job) (idle, begun time.Time) {
 	idle, begun = later(j.opened, j.tally.since), j.opened
 	for _, s := range j.sessions {
@@ -69,7 +69,7 @@ func (a *Arbiter) times(j *job) (idle, begun time.Time) {
 				begun = l.opened
 			}
 			if s.alive() {
-				idle = later(idle, l.touched)
+				idle = later(idle, l.lastUse())
 			}
 		}
 	}

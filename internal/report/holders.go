@@ -276,7 +276,7 @@ func (h *Holder) idleMs(s figures.Snapshot) int64 {
 	least := h.AgeMs
 	for i := range s.Leases {
 		if l := &s.Leases[i]; l.Job == *h.Job && l.Device == int(*h.Device) {
-			least = min(least, idleMs(l))
+			least = min(least, l.UnusedMs)
 		}
 	}
 	return least

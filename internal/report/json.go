@@ -111,6 +111,8 @@ type Lease struct {
 	AgeMs      int64             `json:"age_ms"`
 	ActiveMs   *int64            `json:"active_ms"`
 	IdleMs     *int64            `json:"idle_ms"`
+	UnusedMs   int64             `json:"unused_ms"`
+	Util       *int              `json:"util_percent"`
 	Admitted   uint64            `json:"admitted"`
 	Denied     uint64            `json:"denied"`
 	AtMax      uint64            `json:"at_max"`
@@ -179,7 +181,7 @@ func (style Style) LeasesJSON(w io.Writer, s figures.Snapshot) error {
 		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: Index(l.Device), Job: l.Job, JobName: Unless(l.JobName, ""), State: l.State,
 			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Away: l.Away, Pending: l.Pending, Budget: Unless(l.Budget, accounting.Max),
 			Shared: Unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
-			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000,
+			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000, UnusedMs: l.UnusedMs, Util: l.Util,
 			Admitted: l.Admitted, Denied: l.Denied, AtMax: l.AtMax, NSPID: Unless(l.NSPID, 0), Container: Unless(l.Container, ""), Command: l.Command}
 		if l.Active {
 			row.ActiveMs = &l.ActiveMs

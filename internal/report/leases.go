@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"io"
 	"slices"
+	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/internal/figures"
@@ -19,19 +20,21 @@ var leaseColumns = []column[leaseRow]{
 	plain("STATE", left, func(l leaseRow) string { return cell(string(l.State)) }, 0),
 	amount("USED", func(l leaseRow) accounting.Bytes { return l.Used }, 0),
 	amount("BUDGET", func(l leaseRow) accounting.Bytes { return l.Budget }, 0),
-	amount("MIN", func(l leaseRow) accounting.Bytes { return l.Min }, 2),
-	amount("PEAK", func(l leaseRow) accounting.Bytes { return l.Peak }, 3),
-	amount("OVERHEAD", func(l leaseRow) accounting.Bytes { return l.Overhead }, 5),
-	number("STREAMS", func(l leaseRow) int { return l.Streams }, 4),
-	plain("SLOT", right, func(l leaseRow) string { return l.slot }, 6),
-	span("AGE", func(l leaseRow) int64 { return l.AgeSeconds * 1000 }, 1),
+	amount("MIN", func(l leaseRow) accounting.Bytes { return l.Min }, 4),
+	amount("PEAK", func(l leaseRow) accounting.Bytes { return l.Peak }, 5),
+	amount("OVERHEAD", func(l leaseRow) accounting.Bytes { return l.Overhead }, 7),
+	number("STREAMS", func(l leaseRow) int { return l.Streams }, 6),
+	plain("SLOT", right, func(l leaseRow) string { return l.slot }, 8),
+	span("AGE", func(l leaseRow) int64 { return l.AgeSeconds * 1000 }, 2),
+	column[leaseRow]{"UTIL", right, Style.util, 3},
+	span("IDLE", func(l leaseRow) int64 { return l.UnusedMs }, 1),
 	plain("COMMAND", last, func(l leaseRow) string { return Named(l.JobName, l.Command) }, 0),
 }
 
 // containerColumns come before COMMAND in gpuarb ps if a program runs in a container.
 var containerColumns = []column[leaseRow]{
-	plain("CONTAINER", left, func(l leaseRow) string { return cell(l.Container[:min(shortID, len(l.Container))]) }, 7),
-	plain("NSPID", right, func(l leaseRow) string { return cell(nspid(l.NSPID)) }, 8),
+	plain("CONTAINER", left, func(l leaseRow) string { return cell(l.Container[:min(shortID, len(l.Container))]) }, 9),
+	plain("NSPID", right, func(l leaseRow) string { return cell(nspid(l.NSPID)) }, 10),
 }
 
 // shortID is the number of characters of a container ID that docker ps and podman ps show.
@@ -44,6 +47,18 @@ func inContainer(l leaseRow) bool { return l.Container != "" || l.NSPID != 0 && 
 type leaseRow struct {
 	*figures.LeaseState
 	slot string
+}
+
+// util formats the utilisation of the device by the process of a lease: in percent; "-": the device
+// does not tell.
+func (s Style) util(l leaseRow) string {
+	switch {
+	case l.Util == nil:
+		return "-"
+	case s.Human:
+		return strconv.Itoa(*l.Util) + "%"
+	}
+	return strconv.Itoa(*l.Util)
 }
 
 func leaseRows(s figures.Snapshot) []leaseRow {
@@ -88,7 +103,7 @@ func (style Style) programs(s figures.Snapshot) []leaseRow {
 // leases returns the rows of the selection.
 func (sel Selection) leases(rows []leaseRow) []leaseRow {
 	rows = slices.DeleteFunc(rows, func(l leaseRow) bool {
-		return !sel.ofUser(l.UID, true) || !sel.onDevice(l.Device) || !sel.idle(idleMs(l.LeaseState))
+		return !sel.ofUser(l.UID, true) || !sel.onDevice(l.Device) || !sel.idle(l.UnusedMs)
 	})
 	sortRows(sel, leaseColumns, rows)
 	return rows
@@ -107,7 +122,7 @@ func addOwners(rows []leaseRow, s *figures.Snapshot, d *figures.DeviceState) []l
 		}
 		if leases == 0 {
 			l := &figures.LeaseState{PID: h.PID, User: h.User, UID: h.UID, Device: d.Index, State: "-",
-				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, IdleMs: h.AgeMs, JobName: h.JobName, Command: h.Command}
+				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, UnusedMs: h.AgeMs, JobName: h.JobName, Command: h.Command}
 			if j := s.Job(h.Job); j != nil {
 				for _, on := range j.Devices {
 					if on.Device == d.Index {

@@ -180,7 +180,7 @@ func TestRows(t *testing.T) {
 	if len(lines) != 1+len(s.Leases) {
 		t.Fatalf("%d lines for %d leases", len(lines), len(s.Leases))
 	}
-	const header = "PID USER GPU STATE USED BUDGET MIN PEAK OVERHEAD STREAMS SLOT AGE COMMAND"
+	const header = "PID USER GPU STATE USED BUDGET MIN PEAK OVERHEAD STREAMS SLOT AGE UTIL IDLE COMMAND"
 	if got := strings.Join(strings.Fields(lines[0]), " "); got != header {
 		t.Errorf("header %q", got)
 	}
@@ -332,7 +332,7 @@ func TestProgramsInContainers(t *testing.T) {
 	if err := errors.Join(Style{}.Programs(&ps, s), Style{}.Leases(&file, s)); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{" AGE CONTAINER    NSPID COMMAND\n", " -                7 x\n", " 0123456789ab     1 y\n", " -                - z\n"} {
+	for _, want := range []string{" IDLE CONTAINER    NSPID COMMAND\n", " -                7 x\n", " 0123456789ab     1 y\n", " -                - z\n"} {
 		if !strings.Contains(ps.String(), want) {
 			t.Errorf("no %q in\n%s", want, ps.String())
 		}

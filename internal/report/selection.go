@@ -3,11 +3,7 @@ package report
 // This file chooses the rows of a table. leases.go, holders.go, queue.go and budgets.go call it for
 // the tables and the JSON of `gpuarb ps`, `jobs` and `queue`. order.go sorts the rows.
 
-import (
-	"slices"
-
-	"github.com/gpuarb/gpuarb/internal/figures"
-)
+import "slices"
 
 // Selection is the rows that a table shows, and their order. The zero Selection is all rows in the
 // order of the table.
@@ -38,11 +34,3 @@ func (sel *Selection) onDevice(index int) bool {
 
 // idle reports whether a row is shown that has done nothing for a time.
 func (sel *Selection) idle(ms int64) bool { return ms >= sel.IdleMs }
-
-// idleMs returns for how long a lease has done nothing, in ms.
-func idleMs(l *figures.LeaseState) int64 {
-	if l.Active {
-		return 0
-	}
-	return l.IdleMs
-}

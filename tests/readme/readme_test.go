@@ -55,7 +55,7 @@ func steps(t *testing.T, path string) (list []step) {
 }
 
 // masked are the columns whose values differ from run to run.
-var masked = map[string]bool{"PID": true, "AGE": true, "WAITED": true, "TICKET": true}
+var masked = map[string]bool{"PID": true, "AGE": true, "WAITED": true, "TICKET": true, "UTIL": true, "IDLE": true}
 
 // differing are texts outside of tables that differ from run to run, and their replacements in the comparison.
 var differing = []struct {
