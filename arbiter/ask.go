@@ -58,12 +58,17 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		}
 		waited := len(a.tickets) > 0 && (l.device.waiting > 0 || len(l.session.job.tickets) > 0)
 		if l.keepsSlot() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes()) {
+			delete(l.bursts, r.Thread)
 			a.recordGrowth(now, l, r.Bytes)
 			return Result{Granted: true, Receipt: r.Receipt()}
 		}
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
 		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, askedBefore: r.Again, place: r.Place}
+	t.looked, t.waitAfter = r.Looked && !r.Chosen, r.waitAfter(l.session.job.Rule.WaitAfter)
+	if r.Fresh {
+		delete(l.bursts, r.Thread)
+	}
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}
@@ -73,6 +78,17 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	}
 	a.decideNew(now, t)
 	return t.result()
+}
+
+// waitAfter returns how many requests of a burst are refused instead of waiting. rule is the setting of the rule; nil: it has none.
+func (r Request) waitAfter(rule *int) int {
+	switch {
+	case rule != nil && !r.Chosen:
+		return *rule
+	case r.Caches:
+		return 1
+	}
+	return 0
 }
 
 // TakeBack undoes a grant whose reply the client never read. Bytes are added to the credit word of the lease, as if the client had freed

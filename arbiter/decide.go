@@ -27,7 +27,7 @@ func (a *Arbiter) decideNew(now time.Time, t *ticket) {
 		a.dropUnusedSlots(now, l)
 	}
 	v := a.evaluate(t)
-	if t.lease != nil && t.lacks(refusingLimit.ofBytes) || v.final {
+	if (t.lease != nil && t.lacks(refusingLimit.ofBytes) || v.final) && !t.askedBefore && !t.looked { // count a request once
 		a.countLimit(t)
 	}
 	if v.final {
@@ -122,7 +122,7 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 		return ReasonBusy
 	case slots:
 		return ReasonNone
-	case t.kind == WantsBytes && !t.resubmitted && t.lease.burst(now, t.thread, t.job.Rule.WaitAfter):
+	case t.kind == WantsBytes && !t.resubmitted && t.lease.refusesFirst(t):
 		return t.shortOf()
 	}
 	return ReasonNone

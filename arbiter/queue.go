@@ -103,25 +103,17 @@ func (a *Arbiter) dequeue(now time.Time, t *ticket) {
 	}
 }
 
-// burst reports whether a request of a thread is refused at once, and counts that refusal. It is if the current burst of the thread has had
-// fewer than most refusals.
-func (l *lease) burst(now time.Time, thread uint32, most int) bool {
-	if most <= 0 {
-		return false
-	}
-	b := l.bursts[thread]
-	if now.Sub(b.last) > burstLasts {
-		b.count = 0
-	}
-	if b.count >= most {
+// refusesFirst reports whether a request of a thread is refused at once although it may wait, and counts that refusal. The first waitAfter
+// requests of a burst are, so that an allocator that keeps freed memory gives it back. A burst begins with a refusal, and ends with the next
+// grant of memory to the thread on this device.
+func (l *lease) refusesFirst(t *ticket) bool {
+	if l.bursts[t.thread] >= t.waitAfter {
 		return false
 	}
 	if l.bursts == nil || len(l.bursts) >= MaxThreads { // forgotten threads begin a new burst
-		l.bursts = make(map[uint32]burst)
+		l.bursts = make(map[uint32]int)
 	}
-	l.bursts[thread] = burst{b.count + 1, now}
+	l.bursts[t.thread]++
+	t.first = true
 	return true
 }
-
-// burstLasts is the longest time between two refusals of the same burst.
-const burstLasts = 10 * time.Second

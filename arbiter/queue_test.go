@@ -197,24 +197,61 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+// TestTheFirstRefusalOfABurstComesAtOnce: the rule, the client's allocators and the client's environment decide how many requests of
+// a burst are refused. A grant ends the burst, whether the daemon or the client's credit made it.
 func TestTheFirstRefusalOfABurstComesAtOnce(t *testing.T) {
-	p := waiting()
-	p.Defaults.WaitAfter = 1
-	w := newWorld(t, p, 1000)
-	holder, c := w.client(0, 0), w.client(0, 0)
-	holder.must(900)
-	if o := c.alloc(200); o.Reason != arbiter.ReasonDeviceFull || o.Waiting != 0 {
-		t.Errorf("%+v", o)
-	}
-	ticket := c.wait(200)
-	holder.free(500)
-	w.served(ticket)
-	if o := c.alloc(600); o.Reason != arbiter.ReasonDeviceFull {
-		t.Errorf("a new burst: %+v", o)
-	}
-	w.pass(time.Minute)
-	if o := c.alloc(600); o.Reason != arbiter.ReasonDeviceFull {
-		t.Errorf("the last burst is long over: %+v", o)
+	for name, c := range map[string]struct {
+		rule           *int
+		caches, chosen bool
+		refused        int
+	}{
+		"nothing said":                     {nil, false, false, 0},
+		"an allocator with a cache":        {nil, true, false, 1},
+		"the rule before the allocator":    {new(0), true, false, 0},
+		"the rule without an allocator":    {new(3), false, false, 3},
+		"the environment before the rule":  {new(3), true, true, 1},
+		"turned off before the rule":       {new(3), false, true, 0},
+		"turned off without a rule":        {nil, false, true, 0},
+		"turned on without an allocator":   {nil, true, true, 1},
+		"the rule and an allocator, twice": {new(2), true, false, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := waiting()
+			p.Defaults.WaitAfter = c.rule
+			w := newWorld(t, p, 1000)
+			holder, asks := w.client(0, 0), w.client(0, 0)
+			holder.must(900)
+			ask := func(n accounting.Bytes, thread uint32, fresh bool) arbiter.Result {
+				return w.arb.Ask(w.now, arbiter.Request{Lease: asks.lease, What: arbiter.WantsBytes, Bytes: n, Thread: thread,
+					Caches: c.caches, Chosen: c.chosen, Fresh: fresh})
+			}
+			burst := func(thread uint32, fresh bool) arbiter.TicketID {
+				t.Helper()
+				for i := range c.refused {
+					if o := ask(200, thread, fresh && i == 0); o.Reason != arbiter.ReasonDeviceFull || !strings.Contains(o.Explain, "wait_after") {
+						t.Fatalf("request %d: %+v", i, o)
+					}
+					w.pass(time.Minute) // however long the caches take
+				}
+				return ask(200, thread, fresh && c.refused == 0).Waiting
+			}
+			ticket := burst(1, false)
+			holder.free(500)
+			w.served(ticket)
+			if o := ask(50, 1, false); !o.Granted {
+				t.Fatalf("%+v", o)
+			}
+			holder.must(350)
+			if burst(1, false) == 0 {
+				t.Error("the burst after a grant does not end with a wait")
+			}
+			if burst(2, false) == 0 {
+				t.Error("the burst of another thread does not end with a wait")
+			}
+			if burst(1, true) == 0 { // the client was granted memory out of its credit
+				t.Error("the burst after a grant out of the credit does not end with a wait")
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -96,6 +97,9 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	default:
 		if aside = a.explainBlocked(now, t, why, r); aside == "" && a.isFurther(t) {
 			aside = wording.FurtherContext
+		}
+		if t.first {
+			aside = strings.TrimPrefix(aside+", "+wording.RefusedFirst, ", ")
 		}
 	}
 	var answer Result

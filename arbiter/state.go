@@ -237,12 +237,12 @@ type lease struct {
 	lost         bool
 	outside      bool // the job might not use the device when the lease was opened: requests are refused until it may
 	unverified   bool
-	spoiled      bool             // the credit word was clamped: its value is not used any more
-	notify       bool             // NOTIFY is set in the credit word: the client reports each free
-	scope        rules.Scope      // owner of the slots that the lease uses: job, process or thread
-	slot         *holder          // slot of the lease; nil: it has none, or its threads have slots
-	makers       threads.Set      // objects by thread, if slots belong to threads
-	bursts       map[uint32]burst // last refusals, by thread
+	spoiled      bool           // the credit word was clamped: its value is not used any more
+	notify       bool           // NOTIFY is set in the credit word: the client reports each free
+	scope        rules.Scope    // owner of the slots that the lease uses: job, process or thread
+	slot         *holder        // slot of the lease; nil: it has none, or its threads have slots
+	makers       threads.Set    // objects by thread, if slots belong to threads
+	bursts       map[uint32]int // refusals in the current burst (lease.refusesFirst), by thread
 	contexts     int
 	holds        int              // number of holds on shared contexts
 	delegated    bool             // the client counts its streams itself (streams.go)
@@ -265,13 +265,6 @@ type use struct {
 	seen  time.Time        // when a call or utilisation was last seen; zero: not yet
 	bytes accounting.Bytes // bytes used then, because a client of an earlier library shows no calls
 	util  *int             // share of the device's processors that the process used of late, in percent; nil: the device does not tell
-}
-
-// burst counts refusals of a thread that follow each other closely. The first wait_after of these are refused at once, so that the
-// program's allocator can release its cache. Later requests wait.
-type burst struct {
-	count int
-	last  time.Time
 }
 
 // limit is a limit on one device at which requests wait.
@@ -321,6 +314,9 @@ type ticket struct {
 	noWait      bool
 	aside       bool // Request.Aside
 	askedBefore bool // Request.Again
+	looked      bool // Request.Looked, unless it was a choice
+	waitAfter   int  // number of requests in a burst that are refused instead of waiting
+	first       bool // the request was refused because of waitAfter
 	priority    int
 	deadline    time.Time // when the ticket is refused as timed out; zero: never
 	absentUntil time.Time // when the place of an absent client is dropped; zero: the client is present

@@ -170,6 +170,10 @@ type Request struct {
 	Count   int
 	Thread  uint32 // thread of the client that asks, or that made the objects; 0: unknown
 	NoWait  bool   // refuse with ReasonBusy instead of waiting
+	Fresh   bool   // the thread was granted memory on the device since its last refusal, so that its burst is over
+	Looked  bool   // Caches is set or not after a look at the process; if Chosen is not set, the last answer was ReasonCrowded
+	Caches  bool   // an allocator of the process keeps freed memory until a refusal: wait_after is 1 unless the rule sets it
+	Chosen  bool   // Caches is the program's own choice, and holds whatever the rule says
 	Aside   bool   // refuse with ReasonCrowded instead of waiting, because the client has no connection left to wait on
 	Again   bool   // the last answer was ReasonCrowded: refuse with ReasonCancelled if the requests of the job have just been cancelled
 	Noticed bool   // the objects exist already: the request is never refused and never waits

@@ -12,7 +12,7 @@ include tools/lines.mk
 SHIM_CORE := admit budget call codec connection device driver env environ host import inherit interface link lock log message objects os publish records root second_copy session slots table thread_slot wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_MEMORY := async blocks graph idle mapped pending pool sums
-SHIM_CUDA := array async context device driver graph graph_nodes green hooks host import limit memory pool primary query stream stream_order teardown thread_slot vmm
+SHIM_CUDA := allocators array async context device driver graph graph_nodes green hooks host import limit memory pool primary query stream stream_order teardown thread_slot vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := call context device hooks image layer memory opencl query svm
 SHIM_VULKAN := chain device hooks instance logical memory query

@@ -17,7 +17,8 @@ import (
 // alloc answers a request for bytes. A client sends it when its credit is too small for an allocation.
 func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
 	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes),
-		Managed: req.Kind == ipc.MemoryManaged, Thread: req.Thread})
+		Managed: req.Kind == ipc.MemoryManaged, Thread: req.Thread, Fresh: req.Flags&ipc.FlagFresh != 0,
+		Looked: req.Flags&(ipc.FlagCaches|ipc.FlagNoCaches) != 0, Caches: req.Flags&ipc.FlagCaches != 0, Chosen: req.Flags&ipc.FlagChosen != 0})
 }
 
 // stream answers a request for streams (a positive count), or a report that streams are gone (a negative count).

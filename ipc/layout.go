@@ -196,12 +196,13 @@ type HelloReply struct {
 
 // Abilities of a daemon beyond this version's first messages (HelloReply.Flags).
 const (
-	AbleRoom     uint32 = 1  // answers Room; 2 was Measure
-	AbleObjects  uint32 = 4  // answers Objects, and lets the client count streams: LeaseSlot.Streams
-	AbleDriver   uint32 = 8  // answers Driver
-	AbleCopies   uint32 = 16 // answers Copies
-	AbleAside    uint32 = 32 // accepts FlagAside and FlagAgain
-	AbleEmptiest uint32 = 64 // accepts JobEmptiest; told to tools
+	AbleRoom     uint32 = 1   // answers Room; 2 was Measure
+	AbleObjects  uint32 = 4   // answers Objects, and lets the client count streams: LeaseSlot.Streams
+	AbleDriver   uint32 = 8   // answers Driver
+	AbleCopies   uint32 = 16  // answers Copies
+	AbleAside    uint32 = 32  // accepts FlagAside and FlagAgain
+	AbleEmptiest uint32 = 64  // accepts JobEmptiest; told to tools
+	AbleFirst    uint32 = 128 // accepts FlagFresh, FlagCaches, FlagNoCaches and FlagChosen
 )
 
 // WaitingReply has the state of a waiting request. The daemon sends it with StatusWaiting each time that its content
@@ -333,6 +334,20 @@ const (
 	// FlagAgain: StatusCrowded answered the request before. If the requests of its job have been cancelled since
 	// then, the answer is StatusCancelled. Only a daemon with AbleAside knows it.
 	FlagAgain uint32 = 32
+	// FlagFresh (Alloc): the thread has been granted memory of the device since its last refusal there, or was never
+	// refused there. So the thread's burst of refusals is over (wait_after in the configuration). Only a daemon with
+	// AbleFirst knows this flag and the next three.
+	FlagFresh uint32 = 64
+	// FlagCaches (Alloc): the process has loaded an allocator that keeps freed memory until a refusal. The daemon
+	// refuses the first request of a burst that would wait, unless the rule sets wait_after. To look for allocators
+	// only then, a client sends the request with FlagAside, and without FlagCaches and FlagNoCaches. If StatusCrowded
+	// answers it, the client looks, and sends it again with one of the two.
+	FlagCaches uint32 = 128
+	// FlagNoCaches (Alloc): the process has loaded no such allocator.
+	FlagNoCaches uint32 = 256
+	// FlagChosen (Alloc): FlagCaches or FlagNoCaches is the choice of the program's environment, and holds whatever
+	// the rule says.
+	FlagChosen uint32 = 512
 )
 
 // AllocRequest asks for bytes that the credit does not cover. Granted bytes belong to the asking thread; they never
@@ -341,7 +356,7 @@ type AllocRequest struct {
 	Slot   uint32
 	Kind   uint32
 	Bytes  uint64
-	Flags  uint32 // FlagRetry, FlagNoWait, FlagAside, FlagAgain
+	Flags  uint32 // FlagRetry, FlagNoWait, FlagAside, FlagAgain, FlagFresh, FlagCaches, FlagNoCaches, FlagChosen
 	Thread uint32 // the asking thread, numbered by the client from 1; 0: unknown
 }
 

@@ -55,7 +55,7 @@ type Settings struct {
 
 	OnFull        OnFull            // "": OnFullDeny
 	WaitTimeout   time.Duration     // 0: DefaultWaitTimeout
-	WaitAfter     int               // number of refusals in a burst before a request waits
+	WaitAfter     *int              // number of refusals in a burst before a request waits; nil: 1 for a program with a caching allocator, else 0
 	AgeAfter      time.Duration     // a wait after which a request blocks jobs that have held memory for longer; 0 or NoTimeout: it never does
 	IdleWarn      time.Duration     // idle time after which a warning is given; 0 or NoTimeout: never
 	AgeWarn       time.Duration     // age of a job at which a warning is given; 0 or NoTimeout: never
@@ -171,7 +171,6 @@ func (s Settings) With(rule *Rule) Settings {
 	override(&s.Scope, rule.Scope)
 	override(&s.OnFull, rule.OnFull)
 	override(&s.WaitTimeout, rule.WaitTimeout)
-	override(&s.WaitAfter, rule.WaitAfter)
 	override(&s.AgeAfter, rule.AgeAfter)
 	override(&s.IdleWarn, rule.IdleWarn)
 	override(&s.AgeWarn, rule.AgeWarn)
@@ -182,6 +181,9 @@ func (s Settings) With(rule *Rule) Settings {
 	override(&s.Devices, rule.Devices)
 	if rule.HostMax != nil {
 		s.HostMax = rule.HostMax
+	}
+	if rule.WaitAfter != nil {
+		s.WaitAfter = rule.WaitAfter
 	}
 	return s
 }

@@ -16,6 +16,7 @@ const (
 	Cancelled      = "its request was cancelled"
 	TimedOut       = "it waited as long as it may"
 	OthersFirst    = "others come first"
+	RefusedFirst   = "refused so that caches of freed memory are dropped (wait_after), and the next request waits"
 	FurtherContext = "its job's memory.min has room for one context, and this is a further one"
 
 	// Things that a request can ask for.

@@ -122,12 +122,12 @@ func (a *app) environmentInJob(flags *pflag.FlagSet, options *jobOptions) (wishe
 			wishes = append(wishes, "GPUARB_ON_FULL=wait")
 		case f.Name == "no-wait":
 			wishes = append(wishes, "GPUARB_ON_FULL=deny")
-		case f.Name == "socket", f.Name == "per-process", f.Name == execFlag, f.Name == noExportsFlag, f.Name == dieWithParentFlag:
+		case f.Name == "socket", f.Name == "per-process", f.Name == execFlag, f.Name == noExportsFlag, f.Name == dieWithParentFlag, f.Name == refuseFirstFlag:
 		case err == nil:
 			err = a.errInsideJob(f.Name)
 		}
 	})
-	return wishes, err
+	return append(wishes, options.wishes(flags)...), err
 }
 
 // errInsideJob says why a flag has no effect inside a job, and what to do.

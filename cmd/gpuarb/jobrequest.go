@@ -25,18 +25,19 @@ const noExportsFlag = "no-exports"
 
 // jobOptions are the flags that run and claim share, and the flags of run.
 type jobOptions struct {
-	name       string
-	summary    bool
-	memory     string
-	min        string
-	streams    int
-	perProcess bool
-	device     string
-	prefer     string
-	exclusive  bool
-	wait       waitValue
-	noWait     bool
-	noExports  bool // use the build of the library without exported driver functions
+	name         string
+	summary      bool
+	memory       string
+	min          string
+	streams      int
+	perProcess   bool
+	device       string
+	prefer       string
+	exclusive    bool
+	wait         waitValue
+	noWait       bool
+	firstRefused bool // value of --refuse-first
+	noExports    bool // use the build of the library without exported driver functions
 
 	exec          bool
 	dieWithParent bool
@@ -56,7 +57,10 @@ func (o *jobOptions) addTo(flags *pflag.FlagSet) {
 	flags.Lookup(waitFlag).NoOptDefVal = waitByRules
 }
 
-const waitFlag = "wait"
+const (
+	waitFlag        = "wait"
+	refuseFirstFlag = "refuse-first"
+)
 
 // waitValue is the value of --wait, --wait=10m or --wait=max.
 type waitValue struct {
@@ -180,9 +184,23 @@ func (a *app) checkEnvironment() error {
 	return nil
 }
 
+// wishes returns the flags that programs of the job find in their environment, where the library reads them.
+func (o *jobOptions) wishes(flags *pflag.FlagSet) []string {
+	switch {
+	case !flags.Changed(refuseFirstFlag):
+		return nil
+	case o.firstRefused:
+		return []string{"GPUARB_REFUSE_FIRST=1"}
+	}
+	return []string{"GPUARB_REFUSE_FIRST=0"}
+}
+
 func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
 	if o.wait.text != "" && o.noWait {
 		return errors.New("--wait and not to wait exclude each other")
+	}
+	if o.firstRefused && o.noWait {
+		return errors.New("--refuse-first: with --no-wait every request without room is refused, not the first alone")
 	}
 	for flag, set := range map[uint32]bool{
 		ipc.JobPerProcess: o.perProcess, ipc.JobExclusive: o.exclusive, ipc.JobWait: o.wait.text != "", ipc.JobNoWait: o.noWait,

@@ -54,6 +54,11 @@ functions, as Blender's cuew. --no-exports gives the program the build that expo
 no_exports = true in its rule. Driver functions that the program is linked with, and does not look up, are then not held
 to limits.
 
+With --wait an allocator that keeps freed memory until it is refused some (PyTorch's, CuPy's, numba's) would wait with
+a full cache. So the first request of a burst is refused at once, and the next one waits; a burst ends when the thread
+is granted memory on that device. That is the default for programs that have loaded such an allocator, unless wait_after
+in the rule says otherwise. --refuse-first does so for every program of the job, and --refuse-first=false for none.
+
 With --die-with-parent the program gets SIGTERM when the process that started gpuarb ends, and SIGKILL
 10 s later; with --exec, SIGTERM alone, when the thread ends that started gpuarb.
 
@@ -78,6 +83,7 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	flags.BoolVar(&options.dieWithParent, dieWithParentFlag, false, "end the program when the process that started gpuarb ends")
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
 	flags.BoolVar(&options.noExports, noExportsFlag, false, "the library without exported driver functions (see above); =false: the usual one, whatever the rule says")
+	flags.BoolVar(&options.firstRefused, refuseFirstFlag, false, "refuse the first request that would wait, so that caches are dropped (see above); =false: never")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
 	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or emptiest: the one with the most free memory; any, nvidia, amd, intel: one that is free, or wait for it; cpu is the processor, for OpenCL and Vulkan")
 	a.completeDevices(command)
@@ -154,6 +160,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	if err != nil {
 		return err
 	}
+	launch.Wishes = options.wishes(flags)
 	if options.usesExec(flags) {
 		return a.execProgram(program, args, launch.Environ(os.Environ()), options.dieWithParent)
 	}

@@ -263,6 +263,7 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
         switch (ask(root, device, bytes, kind, flags, &reply, &way)) {
         case GRANTED:
             *tag = reply.tag;
+            ga_self.refused &= ~(1u << device);
             return ACQUIRED;
         case WITHOUT:
             return without_daemon(root, way, device, bytes, epoch, tag);
@@ -271,6 +272,7 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
         }
         if (no_wait)
             return DENIED;
+        ga_self.refused |= 1u << device;
         uint64_t remaining = 0;
         if (ga_message_fits(&reply, sizeof reply.body.alloc)) {
             remaining = reply.body.alloc.remaining;

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include "core/interface.h"
+
 #define ROOM_MS 5000 // how long a connection is tried while the daemon has no room for it
 
 bool ga_call_is_final(const struct ga_reply *reply) {
@@ -43,16 +45,51 @@ void ga_call_address(struct ga_root *root, struct ga_call *a) {
     ga_os_copy(a->body, &slot, sizeof slot);
 }
 
+// Reports whether the loaded allocators decide if the request is refused before it waits.
+static bool needs_look(struct ga_root *root, const struct ga_call *a) {
+    return a->type == GA_TYPE_ALLOC && a->waits && !a->looked &&
+           root->env.refuse_first == GA_FIRST_BY_RULE &&
+           (atomic_load(&root->able) & GA_ABLE_FIRST) != 0;
+}
+
+bool ga_call_look(struct ga_root *root, struct ga_call *a) {
+    if (!needs_look(root, a))
+        return false;
+    a->looked = true;
+    a->caches = ga_interface_keeps_freed();
+    a->reply->request = 0;
+    a->asked_in = 0;
+    return true;
+}
+
+// Returns the flags that say whether the daemon refuses a request that would wait.
+static uint32_t refusal_flags(struct ga_root *root, const struct ga_call *a) {
+    uint32_t flags = 0;
+    if (a->type != GA_TYPE_ALLOC || !(atomic_load(&root->able) & GA_ABLE_FIRST))
+        return 0;
+    if (!(ga_self.refused & 1u << a->device))
+        flags |= GA_FLAG_FRESH;
+    if (root->env.refuse_first != GA_FIRST_BY_RULE)
+        flags |= GA_FLAG_CHOSEN;
+    bool caches = a->looked ? a->caches : root->env.refuse_first == GA_FIRST_REFUSED;
+    if (a->looked || root->env.refuse_first != GA_FIRST_BY_RULE)
+        flags |= caches ? GA_FLAG_CACHES : GA_FLAG_NO_CACHES;
+    return flags;
+}
+
 uint32_t ga_call_flags(struct ga_root *root, const struct ga_call *a) {
-    uint32_t flags = *a->flags & ~GA_FLAG_RETRY;
+    const uint32_t told = GA_FLAG_FRESH | GA_FLAG_CACHES | GA_FLAG_NO_CACHES | GA_FLAG_CHOSEN;
+    uint32_t flags = *a->flags & ~(GA_FLAG_RETRY | told);
     bool able = atomic_load(&root->able) & GA_ABLE_ASIDE;
     if (a->waits)
         flags &= ~(GA_FLAG_ASIDE | GA_FLAG_AGAIN | GA_FLAG_NO_WAIT);
     if (a->aside)
         flags |= able ? GA_FLAG_ASIDE : GA_FLAG_NO_WAIT;
+    if (needs_look(root, a)) // the daemon says first whether the request would wait
+        flags |= GA_FLAG_ASIDE;
     if (a->first_ms != 0 && able)
         flags |= GA_FLAG_AGAIN;
-    return flags | (a->asked_in == a->reply->tag ? GA_FLAG_RETRY : 0);
+    return flags | refusal_flags(root, a) | (a->asked_in == a->reply->tag ? GA_FLAG_RETRY : 0);
 }
 
 bool ga_call_is_reported(struct ga_root *root, const struct ga_connection *connection,

@@ -224,6 +224,9 @@ static void read_arbitration(struct ga_env *env) {
     _Static_assert(GA_SCOPE_JOB == 1 && GA_SCOPE_PROCESS == 2 && GA_SCOPE_THREAD == 3, "scopes");
     env->hello.on_full = read_word("GPUARB_ON_FULL", on_full, 2);
     env->hello.slot_scope = read_word("GPUARB_SLOT_SCOPE", scopes, 3);
+    const char *first = ga_environ_get("GPUARB_REFUSE_FIRST");
+    if (first && *first)
+        env->refuse_first = ga_environ_set(first) ? GA_FIRST_REFUSED : GA_FIRST_WAITS;
 }
 
 static bool join_path(char to[108], const char *folder, const char *file) {

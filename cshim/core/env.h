@@ -10,11 +10,16 @@
 
 #include "core/wire.h"
 
+// Whether the first request of a burst is refused instead of waiting. GA_FIRST_BY_RULE: the rule
+// decides, or without a wait_after there, whether an allocator with a cache is loaded.
+enum ga_refuse_first { GA_FIRST_BY_RULE, GA_FIRST_REFUSED, GA_FIRST_WAITS };
+
 struct ga_env {
     bool virtualize;            // GPUARB_VIRTUALIZE; true if not set
     bool in_job;                // true: GPUARB_JOB holds a token
     bool loss_closed;           // true: without a daemon refuse, until a daemon says otherwise
     bool loss_named_closed;     // true: GPUARB_ON_LOSS says closed, which no daemon can change
+    uint32_t refuse_first;      // GPUARB_REFUSE_FIRST: enum ga_refuse_first
     uint64_t host;              // GPUARB_HOST in bytes; GA_NO_LIMIT: not set
     const char *malformed;      // name of the variable whose size cannot be parsed; NULL: none
     const char *malformed_kind; // kind of value that the variable should have

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// List of the interfaces that this process uses, and the reap over all of them.
+// List of the interfaces that this process uses, and the questions to all of them.
 #include "core/interface.h"
 
 // Interfaces that have joined. A forked child has the same interfaces, so fork does not wipe the
@@ -25,4 +25,13 @@ uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wante
             got += interface->reap(root, device, wanted > got ? wanted - got : 0);
     }
     return got;
+}
+
+bool ga_interface_keeps_freed(void) {
+    for (size_t i = 0; i < GA_INTERFACES; i++) {
+        const struct ga_interface *interface = atomic_load(&joined[i]);
+        if (interface && interface->keeps_freed && interface->keeps_freed())
+            return true;
+    }
+    return false;
 }

@@ -58,6 +58,9 @@ struct ga_interface {
     // Trims pools until `wanted` bytes have come back; 0: trims none. NULL: the interface has no
     // pending bytes.
     uint64_t (*reap)(struct ga_root *root, uint32_t device, uint64_t wanted);
+    // Reports whether the process has loaded an allocator that keeps freed memory of this interface
+    // until a request is refused. NULL: the interface knows no such allocator.
+    bool (*keeps_freed)(void);
 };
 
 // Adds an interface, when the process first uses it.
@@ -65,5 +68,8 @@ void ga_interface_join(struct ga_interface *interface);
 
 // Calls reap of all interfaces, and returns the sum. Calls none if no bytes are pending.
 uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
+
+// Reports whether keeps_freed of any interface that the process uses does.
+bool ga_interface_keeps_freed(void);
 
 #endif

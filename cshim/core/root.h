@@ -239,6 +239,7 @@ struct ga_self {
     uint64_t mutex_generation;
     uint32_t number; // number of the thread, from 1 on, never used again in this process
     uint32_t tid;
+    uint32_t refused;    // bit for each device that refused it memory and has granted it none since
     uint32_t used_slots; // bit for each device on which it may have a use (thread_slot.h)
     uint16_t watched;    // 1: the library notices when the thread ends
     struct ga_thread *thread;

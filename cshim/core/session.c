@@ -405,9 +405,8 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     uint32_t asked = 0;
     do {
         way = send_until_answered(root, &a);
-        asked++;
     } while (GA_UNLIKELY(a.waits && way == GA_WAY_ASK && ga_call_is_crowded(&a)) &&
-             ask_later(root, &a, asked));
+             (ga_call_look(root, &a) || ask_later(root, &a, ++asked)));
     if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM)
         atomic_fetch_add(&root->asked,
                          1); // free memory may have changed: cached readings are stale

@@ -162,6 +162,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply
 #define GA_ABLE_COPIES 0x10u
 #define GA_ABLE_ASIDE 0x20u
 #define GA_ABLE_EMPTIEST 0x40u
+#define GA_ABLE_FIRST 0x80u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -291,6 +292,10 @@ _Static_assert(offsetof(struct ga_wire_attach_reply, slot_scope) == 28, "AttachR
 #define GA_FLAG_HOLD 0x8u
 #define GA_FLAG_ASIDE 0x10u
 #define GA_FLAG_AGAIN 0x20u
+#define GA_FLAG_FRESH 0x40u
+#define GA_FLAG_CACHES 0x80u
+#define GA_FLAG_NO_CACHES 0x100u
+#define GA_FLAG_CHOSEN 0x200u
 
 struct ga_wire_alloc_request {
     uint32_t slot;

@@ -7,6 +7,7 @@
 // a function work.
 #include "cuda/hooks.h"
 
+#include "cuda/allocators.h"
 #include "cuda/array.h"
 #include "cuda/async.h"
 #include "cuda/capture.h"
@@ -312,4 +313,5 @@ struct ga_interface ga_cuda_interface = {
     .rows = GA_ROWS,
     .on_held = driver_found,
     .reap = ga_memory_pending_reap,
+    .keeps_freed = ga_allocators_loaded,
 };

@@ -137,7 +137,7 @@ func TestParseEverything(t *testing.T) {
 
 		OnFull:        rules.OnFullWait,
 		WaitTimeout:   rules.NoTimeout,
-		WaitAfter:     1,
+		WaitAfter:     ptr(1),
 		Priority:      -3,
 		SlotScope:     rules.ScopeProcess,
 		StreamReserve: 256 << 20,

@@ -95,12 +95,12 @@ f.toml:7: context_reserve: cannot be set in [[rule]]; it belongs in [defaults] o
 f.toml:9: priority: cannot be set in [[device]]; it belongs in [defaults] or [[rule]]`,
 		},
 		"waiting": {
-			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nwait_after = 2\ndeadlock_grace = \"0s\"\n[[rule]]\nwait_timeout = \"-1s\"\npriority = 1_000_001",
+			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nwait_after = 17\ndeadlock_grace = \"0s\"\n[[rule]]\nwait_timeout = \"-1s\"\npriority = 1_000_001",
 			`f.toml:3: on_full: must be "deny" or "wait", not "panic"
 f.toml:4: wait_timeout: must be a duration ("10m", "2s") or "max", not 10
 f.toml:5: age_after: must be a duration ("10m", "2s") or "max", not "soon"
 f.toml:6: priority: must be an integer, not "high"
-f.toml:7: wait_after: must be from 0 to 1, not 2
+f.toml:7: wait_after: must be from 0 to 16, not 17
 f.toml:8: deadlock_grace: must be above 0
 f.toml:10: wait_timeout: must be a duration ("10m", "2s") or "max", not "-1s"
 f.toml:11: priority: must be from -1000000 to 1000000, not 1_000_001`,

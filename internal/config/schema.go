@@ -22,6 +22,9 @@ const maxStreams = 1 << 20
 // inside an integer.
 const maxPriority = 1_000_000
 
+// maxWaitAfter bounds wait_after: a program that asks more often after refusals drops no cache any more.
+const maxWaitAfter = 16
+
 // draft holds the values of a section while it is read or written. Keys of single sections are
 // stored directly in config.
 type draft struct {
@@ -92,7 +95,7 @@ var (
 		optional("age_after", durations(true), func(d *draft) **time.Duration { return &d.AgeAfter }),
 		optional("idle.warn", warnTimes, func(d *draft) **time.Duration { return &d.IdleWarn }),
 		optional("age.warn", warnTimes, func(d *draft) **time.Duration { return &d.AgeWarn }),
-		optional("wait_after", integers(0, 1), func(d *draft) **int { return &d.WaitAfter }),
+		optional("wait_after", integers(0, maxWaitAfter), func(d *draft) **int { return &d.WaitAfter }),
 		optional("priority", integers(-maxPriority, maxPriority), func(d *draft) **int { return &d.Priority }),
 		optional("slots.scope", slotScope, func(d *draft) **rules.Scope { return &d.SlotScope }),
 		optional("stream_reserve", amounts(boundedSizes), func(d *draft) **accounting.Bytes { return &d.StreamReserve }),
@@ -281,7 +284,7 @@ func (c *Config) String() string {
 	defaults := c.Policy.Defaults
 	once := &draft{config: c, Rule: rules.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
 		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
-		WaitAfter: &defaults.WaitAfter, AgeAfter: &defaults.AgeAfter, IdleWarn: &defaults.IdleWarn, AgeWarn: &defaults.AgeWarn,
+		WaitAfter: defaults.WaitAfter, AgeAfter: &defaults.AgeAfter, IdleWarn: &defaults.IdleWarn, AgeWarn: &defaults.AgeWarn,
 		Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
 		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports, Devices: &defaults.Devices}}
 	for _, t := range tables {
