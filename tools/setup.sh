@@ -24,6 +24,7 @@ python3                   /usr/bin/python3                       lint demo test
 python3-numba             /usr/lib/python3/dist-packages/numba   demo test
 python3-halide            /usr/lib/python3/dist-packages/halide* test
 python3-pytest-xdist      /usr/lib/python3/dist-packages/xdist   test
+python3-pytest-timeout    /usr/lib/python3/dist-packages/pytest_timeout.py test
 cmake                     ctest                                  test
 libgomp-plugin-nvptx1     /usr/lib/*/libgomp-plugin-nvptx.so.1   test
 gstreamer1.0-tools        gst-launch-1.0                         test

@@ -46,7 +46,7 @@ func TestPackageDocs(t *testing.T) {
 // TestArchitectureHasEveryPart: the architecture page has every part of the tree, and does not announce parts that do not exist.
 func TestArchitectureHasEveryPart(t *testing.T) {
 	page := read(t, "docs/development/architecture.md")
-	parts := map[string]bool{"systemd": true, "docs": true, "tools": true}
+	parts := map[string]bool{"systemd": true, "docs": true, "tools": true, "contrib": true}
 	for _, p := range packages(t) {
 		part, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"), "/")
 		parts[part] = part != ""
