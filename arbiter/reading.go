@@ -64,6 +64,9 @@ func (r *Reading) Apply(now time.Time) {
 		l.noteCalls(now)
 		l.noteUtilisation(now, r.usage.Utilisation)
 	}
+	defer func() {
+		d.recent.Note(now, d.peak.used.Plus(a.ledger.Device(d.Index).Overhead).Plus(d.unmanaged), d.Total)
+	}()
 	if d.unnamed = r.usage.Unnamed; d.unnamed {
 		return
 	}

@@ -90,6 +90,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 		UnmanagedBy: slices.Clone(d.unmanagedBy),
 	}
 	state.Unnamed, state.SlotsBy = d.unnamed, d.slotsBy()
+	state.RecentPercent = d.recent.Percent(now)
 	for i := range state.UnmanagedBy {
 		u := &state.UnmanagedBy[i]
 		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())

@@ -108,6 +108,7 @@ type device struct {
 	hung      bool // the device does not answer
 	policy    *rules.Policy
 	peak      peak
+	recent    figures.Recent // how much was taken of late
 
 	unmanaged   accounting.Bytes
 	unmanagedBy []figures.UnmanagedState

@@ -92,6 +92,11 @@ type DeviceState struct {
 
 	Pressure PressureState `json:"pressure"`
 
+	// Largest percentage of Total that was taken (used, overhead and unmanaged) in each of the last
+	// spans, oldest first; the last is that of the snapshot's time. Package figures has the length
+	// of a span. RecentUnknown: no reading. nil: the daemon is older.
+	RecentPercent []int8 `json:"recent_percent,omitempty"`
+
 	Unnamed     bool             `json:"names_no_process"` // its readings do not list single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
 	Holders     []HolderState    `json:"holders,omitempty"` // jobs with slots, by the time at which they got them

@@ -36,7 +36,7 @@ func TestTop(t *testing.T) {
 	waits := m.Begin(m.Gpuarb("run", "--name", "waits", "--min", "6G", "--wait=1h", "--", program))
 
 	top := m.Terminal(80, 24, `stty -g >"$TMPDIR/before"; "$G" top; `+leave+`; stty -g >"$TMPDIR/after"; cmp "$TMPDIR/before" "$TMPDIR/after" && echo as before`)
-	top.Await("GPU 0 Simulated GPU 0", "used 3GiB", "train: cudaprog-dlsym", "waits #1", ">")
+	top.Await("GPU 0 Simulated GPU 0", "used 3GiB", "train: cudaprog-dlsym", "waits #1", "WANTS", "WAITED", ">")
 	if !colour.MatchString(top.Painted()) {
 		t.Error("there is no colour on the screen")
 	}
@@ -111,6 +111,32 @@ func change(t *testing.T, m *rig.Machine, top *rig.Terminal) {
 	}
 }
 
+// TestTopBeginsWithAHistory: a new top shows how much of a device was taken before it began.
+func TestTopBeginsWithAHistory(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	p := m.Interact(m.Gpuarb("run", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 6G", "ok")
+	recorded := func(least, most int8) func() bool {
+		return func() bool {
+			all := m.Snapshot().Devices[0].RecentPercent
+			last := all[len(all)-1]
+			return last >= least && last <= most
+		}
+	}
+	rig.Eventually(t, "the daemon records what is taken", recorded(70, 100))
+	p.Want("free a", "ok")
+	rig.Eventually(t, "the daemon records that it is free again", recorded(0, 20))
+	top := m.Terminal(200, 50, `"$G" top; `+leave)
+	top.Await("GPU 0", "cudaprog-dlsym")
+	// The graph is to the right of the bar and its percentage, and a column is five seconds.
+	if screen := top.Screen(); !regexp.MustCompile(`(?m) [0-9]%.*[▁-█] *.?$`).MatchString(screen) {
+		t.Errorf("the graph does not show the past:\n%s", screen)
+	}
+	top.Press("q")
+	top.Await("left with 0")
+}
+
 // TestTopPlain: without colours the selection still shows; without UTF-8 only ASCII is drawn; without a
 // terminal top says what to do.
 func TestTopPlain(t *testing.T) {
@@ -119,7 +145,7 @@ func TestTopPlain(t *testing.T) {
 	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
 	p.Want("alloc a 1G", "ok")
 	top := m.Terminal(100, 30, `"$G" top; `+leave, "NO_COLOR=yes", "LC_ALL=C")
-	top.Await("used 1GiB", "> ")
+	top.Await("used 1GiB", ">")
 	painted := top.Painted()
 	if found := colour.FindString(painted); found != "" {
 		t.Errorf("with NO_COLOR there is a colour: %q", found)

@@ -4,6 +4,7 @@ package top
 // graphs, table.go the rows below.
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -34,7 +35,7 @@ func (m *Model) devicesShown() ([]figures.DeviceState, int) {
 	all := m.state.Devices
 	each := linesPerDevice(m.height, len(all))
 	switch {
-	case m.options.Compact:
+	case m.compact():
 		each = 1
 	case m.once:
 		each = onceLines
@@ -49,8 +50,12 @@ func (m *Model) devicesShown() ([]figures.DeviceState, int) {
 func (m *Model) drawDevices() []string {
 	var lines []string
 	devices, each := m.devicesShown()
+	widest := 0
+	for i := range devices { // so that the bars of all devices end at the same cell
+		widest = max(widest, ansi.StringWidth(m.lineFigures(&devices[i])))
+	}
 	for i := range devices {
-		lines = append(lines, m.drawDevice(&devices[i], each)...)
+		lines = append(lines, m.drawDevice(&devices[i], each, widest)...)
 	}
 	if more := len(m.state.Devices) - len(devices); more > 0 {
 		lines = append(lines, paint(faint, fmt.Sprintf("and %d devices more: enlarge the terminal, or see `gpuarb devices`", more)))
@@ -61,39 +66,68 @@ func (m *Model) drawDevices() []string {
 	return lines
 }
 
-func (m *Model) drawDevice(d *figures.DeviceState, each int) []string {
+// drawDevice draws a device in a number of lines. If that is one line, its figures take widest cells.
+func (m *Model) drawDevice(d *figures.DeviceState, each, widest int) []string {
 	graph := min(max(m.width/3, minGraph), maxGraph)
-	if m.options.Compact || m.once {
-		graph = 0
-	}
 	left := max(1, m.width-graph-1)
+	if m.compact() || m.once {
+		graph, left = 0, m.width
+	}
 	if each == 1 {
 		name := fmt.Sprintf("%-6s ", deviceTitle(d))
-		figures := fmt.Sprintf(" %s/%s", report.Amount(d.Used), report.Amount(d.Total)) + m.deviceState(d)
-		cells := max(4, left-len(name)-max(18, ansi.StringWidth(figures)))
-		return m.withHistory(d, []string{paint(bold, name) + bar(parts(m.glyphs, d), d.Total, cells) + figures}, left, graph)
-	}
-	figures := parts(m.glyphs, d)
-	spell := func(ps []part) string {
-		var words []string
-		for _, p := range ps {
-			words = append(words, paint(p.attribute, p.name)+" "+report.Amount(p.bytes))
-		}
-		return strings.Join(words, "  ")
+		cells := max(4, left-len(name)-widest)
+		return m.withHistory(d, []string{paint(bold, name) + bar(parts(m.glyphs, d), d.Total, cells) + m.lineFigures(d)}, left, graph)
 	}
 	title := paint(bold, deviceTitle(d)) + " " + report.Escape(d.Name) + m.deviceState(d)
-	barLine := bar(figures, d.Total, max(4, left-6)) + fmt.Sprintf(" %3.0f%%", 100*taken(d))
-	lines := []string{title + "  " + report.Amount(d.Used) + " of " + report.Amount(d.Total), barLine}
+	right := freeOf(d) + " of " + report.Amount(d.Total)
+	lines := []string{
+		fit(title, max(0, left-ansi.StringWidth(right)-1)) + " " + right,
+		bar(parts(m.glyphs, d), d.Total, max(4, left-6)) + percentTaken(d),
+	}
 	if each > 2 {
-		lines = []string{title, barLine, spell([]part{figures[0], figures[1], figures[4]}) + " of " + report.Amount(d.Total)}
+		lines = append(lines, spell(parts(m.glyphs, d)))
 	}
 	if each > 3 {
-		lines = append(lines, spell(figures[2:4])+m.deviceRest(d))
+		lines = append(lines, m.deviceRest(d))
 	}
 	for len(lines) < each {
 		lines = append(lines, "")
 	}
 	return m.withHistory(d, lines, left, graph)
+}
+
+// lineFigures returns the figures of a device that has one line.
+func (m *Model) lineFigures(d *figures.DeviceState) string {
+	state := m.deviceState(d)
+	if m.width >= narrow {
+		return percentTaken(d) + fmt.Sprintf(" of %-6s ", report.Amount(d.Total)) + freeOf(d) + state
+	}
+	return percentTaken(d) + cmp.Or(state, " "+freeOf(d))
+}
+
+// percentTaken returns how much of a device is taken, in six cells.
+func percentTaken(d *figures.DeviceState) string {
+	text := fmt.Sprintf(" %3.0f%%", 100*taken(d))
+	if taken(d) > 1 {
+		return paint(alarm, text)
+	}
+	return text
+}
+
+// freeOf returns what can be granted of a device.
+func freeOf(d *figures.DeviceState) string {
+	return paint(bold, "free "+report.Amount(d.Free))
+}
+
+// spell names the parts of a device that are taken, with their amounts.
+func spell(all []part) string {
+	words := []string{paint(used, all[0].name) + " " + report.Amount(all[0].bytes)}
+	for _, p := range all[1 : len(all)-1] {
+		if p.bytes > 0 {
+			words = append(words, paint(p.attribute, p.name)+" "+report.Amount(p.bytes))
+		}
+	}
+	return strings.Join(words, "  ")
 }
 
 // withHistory puts the history of a device to the right of its lines.
@@ -129,27 +163,31 @@ func (m *Model) deviceState(d *figures.DeviceState) string {
 
 // deviceRest says what is left to say about a device: slots, waiting requests, pressure.
 func (m *Model) deviceRest(d *figures.DeviceState) string {
-	text := ""
+	var words []string
 	if d.SlotsMax > 0 {
-		text += fmt.Sprintf("  slots %d/%d", d.SlotsCurrent, d.SlotsMax)
+		words = append(words, fmt.Sprintf("slots %d/%d", d.SlotsCurrent, d.SlotsMax))
 	}
 	if d.Queue > 0 {
-		text += "  " + paint(attention, fmt.Sprintf("waiting %d", d.Queue))
+		words = append(words, paint(attention, fmt.Sprintf("waiting %d", d.Queue)))
 	}
 	if d.Pressure.Some.Avg10 >= 1 {
-		text += fmt.Sprintf("  pressure %.0f%%", d.Pressure.Some.Avg10)
+		words = append(words, fmt.Sprintf("pressure %.0f%%", d.Pressure.Some.Avg10))
 	}
-	return text
+	return strings.Join(words, "  ")
 }
 
 // legend explains the characters of a bar.
 func (m *Model) legend() string {
+	between, after := "  ", " "
+	if m.width < narrow {
+		between, after = " ", ""
+	}
 	var words []string
 	for _, p := range parts(m.glyphs, &figures.DeviceState{}) {
-		words = append(words, paint(p.attribute, p.glyph)+" "+p.name)
+		words = append(words, paint(p.attribute, p.glyph)+after+p.name)
 	}
-	left := strings.Join(words, "  ")
-	if m.once {
+	left := strings.Join(words, between)
+	if m.once || m.compact() {
 		return left
 	}
 	right := "taken, last 5 min"

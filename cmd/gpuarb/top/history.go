@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	historySeconds = 300 // seconds that the history covers
-	unknown        = -1  // share of a second in which the daemon did not answer
+	historySeconds = int64(figures.RecentSpans * figures.RecentStep / time.Second) // seconds that the history covers
+	unknown        = -1                                                            // share of a second of which nothing is known
 )
 
 // history is the share of a device that was taken in each second.
 type history struct {
-	shares         [historySeconds]float32 // from 0 to 1, or unknown; each second at its number modulo historySeconds
-	oldest, newest int64                   // seconds since 1970; both 0: no share yet
+	shares [historySeconds]float32 // from 0 to 1, or unknown; each second at its number modulo historySeconds
+	newest int64                   // seconds since 1970; 0: no share yet
 }
 
 // add records a share. Seconds since the last share get the last share, or unknown if the daemon
@@ -26,7 +26,10 @@ type history struct {
 func (h *history) add(at time.Time, share float32, wasAway bool) {
 	second := at.Unix()
 	if h.newest == 0 || second < h.newest { // the first share, or the clock was set back
-		*h = history{oldest: second, newest: second}
+		for i := range h.shares {
+			h.shares[i] = unknown
+		}
+		h.newest = second
 		h.shares[second%historySeconds] = share
 		return
 	}
@@ -44,12 +47,28 @@ func (h *history) add(at time.Time, share float32, wasAway bool) {
 	h.shares[second%historySeconds], h.newest = share, second
 }
 
-// taken returns the share of a device that is taken, by programs with or without gpuarb.
+// fill records what the daemon knows of the seconds of which nothing is known here: of those before
+// this program began, or while it could not ask. recent ends with the span of the time at.
+func (h *history) fill(at time.Time, recent []int8) {
+	const step = int64(figures.RecentStep / time.Second)
+	end := (at.Unix()/step + 1) * step
+	for i, percent := range recent {
+		first := end - int64(len(recent)-i)*step
+		for s := max(first, h.newest-historySeconds+1); percent >= 0 && s < min(first+step, h.newest); s++ {
+			if share := &h.shares[s%historySeconds]; *share < 0 {
+				*share = float32(percent) / 100
+			}
+		}
+	}
+}
+
+// taken returns the share of a device that is taken, by programs with or without gpuarb. It is above
+// 1 if programs hold more than the device has.
 func taken(d *figures.DeviceState) float32 {
 	if d.Total == 0 {
 		return 0
 	}
-	return min(1, float32(d.Used.Plus(d.Overhead).Plus(d.Unmanaged))/float32(d.Total))
+	return float32(d.Used.Plus(d.Overhead).Plus(d.Unmanaged)) / float32(d.Total)
 }
 
 // columns divides the history into n equal spans, the newest last, and returns the highest share of
@@ -57,12 +76,12 @@ func taken(d *figures.DeviceState) float32 {
 // same while the graph moves.
 func (h *history) columns(n int) []float32 {
 	columns := make([]float32, n)
-	length := int64((historySeconds + n - 1) / n)
+	length := (historySeconds + int64(n) - 1) / int64(n)
 	newest := h.newest / length
 	for i := range columns {
 		columns[i] = unknown
 		first := (newest - int64(n-1-i)) * length
-		for s := max(first, h.oldest, h.newest-historySeconds+1); s < min(first+length, h.newest+1); s++ {
+		for s := max(first, h.newest-historySeconds+1); s < min(first+length, h.newest+1); s++ {
 			columns[i] = max(columns[i], h.shares[s%historySeconds])
 		}
 	}
@@ -78,9 +97,12 @@ func (h *history) graph(g glyphs, width, height int) []string {
 		below := (height - 1 - i) * top // levels that the lines below this line show
 		var b strings.Builder
 		for _, share := range columns {
-			level := int(share*float32(height*top) + 0.5)
+			level := int(min(share, 1)*float32(height*top) + 0.5)
 			if share > 0 {
 				level = max(1, level)
+			} else if share == 0 && below == 0 { // unlike a time of which nothing is known
+				b.WriteString(g.free)
+				continue
 			}
 			b.WriteString(g.levels[min(max(level-below, 0), top)])
 		}

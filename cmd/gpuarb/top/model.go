@@ -98,13 +98,14 @@ type Model struct {
 
 	sort     int // index in keys
 	reversed bool
-	ownOnly  bool   // show only rows of Options.UID
-	filter   string // text that was typed
-	rows     []row  // rows that pass the filter, sorted
-	chosen   id     // selected row
-	at       int    // index of the selected row in rows
-	ended    bool   // the selected row has ended while its details are shown
-	first    int    // index of the first row on the screen
+	ownOnly  bool           // show only rows of Options.UID
+	filter   string         // text that was typed
+	rows     []row          // rows that pass the filter, sorted
+	widest   map[string]int // width of the longest text in a column, by title
+	chosen   id             // selected row
+	at       int            // index of the selected row in rows
+	ended    bool           // the selected row has ended while its details are shown
+	first    int            // index of the first row on the screen
 	page     page
 	scroll   int // first line of the page that is on the screen
 	dialog   dialog
@@ -124,6 +125,12 @@ func New(daemon Daemon, options Options) *Model {
 	}
 	return m
 }
+
+// narrow is the width below which the screen is compact, and the table has few columns.
+const narrow = 60
+
+// compact reports whether each device has one line, and no graph.
+func (m *Model) compact() bool { return m.options.Compact || m.width < narrow }
 
 // show makes state the snapshot that is drawn.
 func (m *Model) show(state figures.Snapshot) {

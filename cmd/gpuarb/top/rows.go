@@ -43,6 +43,8 @@ type row struct {
 	peak    accounting.Bytes
 	streams int
 	ageMs   int64
+	util    int                  // percent; -1: not known
+	idleMs  int64                // time without a call and without use of the device; -1: not known
 	ticket  *figures.TicketState // request that the row waits with; nil: none
 	branch  string               // characters of the tree before the command
 	bypass  figures.Bypass       // how an unmanaged process bypasses the library
@@ -65,6 +67,14 @@ func (r *row) waitedMs() int64 {
 	return r.ticket.WaitedMs
 }
 
+// wantsBytes returns how much memory the row waits for; 0: none.
+func (r *row) wantsBytes() accounting.Bytes {
+	if r.ticket == nil {
+		return 0
+	}
+	return r.ticket.WantsBytes
+}
+
 // jobDevice identifies a job on a device.
 type jobDevice struct {
 	job    uint64
@@ -82,8 +92,11 @@ func rowsOf(s *figures.Snapshot) []row {
 	leased := make(map[jobDevice]bool, len(s.Leases))
 	for i := range s.Leases {
 		l := &s.Leases[i]
-		r := row{kind: leaseRow, pid: l.PID, device: l.Device, job: l.Job, uid: l.UID, owned: true, user: l.User, name: l.JobName, command: l.Command,
+		r := row{kind: leaseRow, util: -1, idleMs: l.UnusedMs, pid: l.PID, device: l.Device, job: l.Job, uid: l.UID, owned: true, user: l.User, name: l.JobName, command: l.Command,
 			state: string(l.State), used: l.Used, budget: l.Budget, min: l.Min, peak: l.Peak, streams: l.Streams, ageMs: l.AgeSeconds * 1000}
+		if l.Util != nil {
+			r.util = *l.Util
+		}
 		for _, t := range tickets[l.PID] {
 			if !shown[t.Ticket] && (t.Device == l.Device || t.Device < 0) {
 				r.ticket, shown[t.Ticket] = t, true
@@ -98,7 +111,7 @@ func rowsOf(s *figures.Snapshot) []row {
 	}
 	for i := range s.Queue {
 		if t := &s.Queue[i]; !shown[t.Ticket] {
-			rows = append(rows, row{kind: ticketRow, pid: t.PID, device: t.Device, job: t.Job, uid: t.UID, owned: true, user: t.User, name: t.JobName,
+			rows = append(rows, row{kind: ticketRow, util: -1, idleMs: -1, pid: t.PID, device: t.Device, job: t.Job, uid: t.UID, owned: true, user: t.User, name: t.JobName,
 				command: t.Command, state: string(figures.StateWaiting), budget: accounting.Max, ageMs: t.WaitedMs, ticket: t})
 		}
 	}
@@ -110,7 +123,7 @@ func rowsOf(s *figures.Snapshot) []row {
 func ownersOf(d *figures.DeviceState, leased map[jobDevice]bool) (rows []row) {
 	for _, h := range d.Owners() {
 		if !leased[jobDevice{h.Job, d.Index}] {
-			rows = append(rows, row{kind: ownerRow, pid: h.PID, device: d.Index, job: h.Job, uid: h.UID, owned: true, user: h.User, name: h.JobName,
+			rows = append(rows, row{kind: ownerRow, util: -1, idleMs: -1, pid: h.PID, device: d.Index, job: h.Job, uid: h.UID, owned: true, user: h.User, name: h.JobName,
 				command: h.Command, state: string(h.Kind), budget: accounting.Max, ageMs: h.AgeMs})
 		}
 	}
@@ -127,7 +140,7 @@ func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 		j := &s.Jobs[i]
 		for _, on := range j.Devices {
 			if on.Reserved > 0 && !shown[j.ID] {
-				rows = append(rows, row{kind: ownerRow, pid: j.PID, device: on.Device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name,
+				rows = append(rows, row{kind: ownerRow, util: -1, idleMs: -1, pid: j.PID, device: on.Device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name,
 					command: j.Command, state: "reserved", budget: on.Max, min: on.Reserved, ageMs: j.AgeMs})
 			}
 		}
@@ -137,7 +150,7 @@ func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 
 func unmanagedOf(s *figures.Snapshot) (rows []row) {
 	for d, u := range s.Unmanaged() {
-		rows = append(rows, row{kind: unmanagedRow, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass,
+		rows = append(rows, row{kind: unmanagedRow, util: -1, idleMs: -1, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass,
 			state: "unmanaged", used: u.Bytes, budget: accounting.Max, ageMs: u.AgeMs})
 	}
 	return rows
@@ -159,6 +172,9 @@ var keys = []key{
 	{"budget", true, func(a, b *row) int { return cmp.Compare(a.budget, b.budget) }},
 	{"peak", true, func(a, b *row) int { return cmp.Compare(a.peak, b.peak) }},
 	{"age", true, func(a, b *row) int { return cmp.Compare(a.ageMs, b.ageMs) }},
+	{"wants", true, func(a, b *row) int { return cmp.Compare(a.wantsBytes(), b.wantsBytes()) }},
+	{"util", true, func(a, b *row) int { return cmp.Compare(a.util, b.util) }},
+	{"idle", true, func(a, b *row) int { return cmp.Compare(a.idleMs, b.idleMs) }},
 	{"waited", true, func(a, b *row) int { return cmp.Compare(a.waitedMs(), b.waitedMs()) }},
 	{"command", false, func(a, b *row) int { return cmp.Compare(a.command, b.command) }},
 }
@@ -229,7 +245,7 @@ func tree(s *figures.Snapshot, rows []row, g glyphs, k key, reversed bool) []row
 
 // headOf returns the row of a job: sums of the rows below it.
 func headOf(j *figures.JobState, below []row) row {
-	head := row{kind: jobRow, pid: j.PID, device: below[0].device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name, command: j.Command,
+	head := row{kind: jobRow, util: -1, idleMs: -1, pid: j.PID, device: below[0].device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name, command: j.Command,
 		state: string(j.State), budget: accounting.Max, ageMs: j.AgeMs}
 	for i := range below {
 		r := &below[i]
@@ -241,6 +257,12 @@ func headOf(j *figures.JobState, below []row) row {
 		}
 		if r.waitedMs() > head.waitedMs() {
 			head.ticket = r.ticket
+		}
+		if r.util >= 0 {
+			head.util = max(head.util, 0) + r.util
+		}
+		if r.idleMs >= 0 && (head.idleMs < 0 || r.idleMs < head.idleMs) {
+			head.idleMs = r.idleMs
 		}
 	}
 	for i := range j.Devices {

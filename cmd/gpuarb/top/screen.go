@@ -3,7 +3,9 @@ package top
 // This file draws the screen. devices.go, table.go and details.go draw its parts.
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,34 +87,57 @@ func (m *Model) emptyText() string {
 	return "nobody uses a device, and nobody waits for one"
 }
 
+// titlePart is a part of the title. Where the screen is narrow, parts of a low rank are left out.
+type titlePart struct {
+	rank int
+	text string
+}
+
 // title returns the first line.
 func (m *Model) title() string {
-	left := paint(bold, "gpuarb top")
+	parts := []titlePart{{9, paint(bold, "gpuarb top")}}
 	if s := &m.state; s.TimeUnixNano != 0 {
-		at := time.Unix(0, s.TimeUnixNano).Format(time.TimeOnly)
-		left += fmt.Sprintf("  %s  %s  %s", at, report.Count(len(s.Devices), "device"), report.Count(len(s.Leases), "lease"))
+		parts = append(parts, titlePart{8, time.Unix(0, s.TimeUnixNano).Format(time.TimeOnly)},
+			titlePart{2, report.Count(len(s.Devices), "device")}, titlePart{3, report.Count(len(s.Leases), "lease")})
 		if n := len(s.Queue); n > 0 {
-			left += "  " + paint(attention, fmt.Sprintf("%d waiting", n))
+			parts = append(parts, titlePart{7, paint(attention, fmt.Sprintf("%d waiting", n))})
 		}
 	}
-	left += fmt.Sprintf("  by %s", m.sortKey().name)
+	parts = append(parts, titlePart{1, "by " + m.sortKey().name})
 	if m.filter != "" {
-		left += "  " + paint(bold, "filter "+report.Escape(m.filter))
+		parts = append(parts, titlePart{6, paint(bold, "filter "+report.Escape(m.filter))})
 	}
 	if m.ownOnly {
-		left += "  " + paint(bold, "only yours")
+		parts = append(parts, titlePart{5, paint(bold, "only yours")})
 	}
-	if missing := m.now.Sub(m.asked); m.away == "" && !m.asked.IsZero() && missing > slowAnswer {
-		left = paint(alarm, fmt.Sprintf("no answer for %ds", int(missing.Seconds()))) + "  " + left
+	if trouble := m.trouble(); trouble != "" {
+		parts = slices.Insert(parts, 0, titlePart{10, paint(alarm, trouble)})
 	}
-	if m.away != "" {
-		text := "no daemon"
-		if !m.answered.IsZero() {
-			text = fmt.Sprintf("no daemon for %ds; the figures below are old", int(m.now.Sub(m.answered).Seconds()))
+	line := func() string {
+		var texts []string
+		for _, p := range parts {
+			texts = append(texts, p.text)
 		}
-		left = paint(alarm, text) + "  " + left
+		return strings.Join(texts, "  ")
 	}
-	return left
+	for len(parts) > 1 && ansi.StringWidth(line()) > m.width {
+		lowest := slices.MinFunc(parts, func(a, b titlePart) int { return cmp.Compare(a.rank, b.rank) })
+		parts = slices.DeleteFunc(parts, func(p titlePart) bool { return p == lowest })
+	}
+	return line()
+}
+
+// trouble says that the daemon does not answer; "": it does.
+func (m *Model) trouble() string {
+	switch missing := m.now.Sub(m.asked); {
+	case m.away != "" && m.answered.IsZero():
+		return "no daemon"
+	case m.away != "":
+		return fmt.Sprintf("no daemon for %ds; the figures below are old", int(m.now.Sub(m.answered).Seconds()))
+	case !m.asked.IsZero() && missing > slowAnswer:
+		return fmt.Sprintf("no answer for %ds", int(missing.Seconds()))
+	}
+	return ""
 }
 
 // foot returns the last lines: the dialog, a message, why the daemon does not answer, or the keys.
@@ -125,19 +150,26 @@ func (m *Model) foot() []string {
 	case m.away != "":
 		return m.message(alarm, m.away)
 	case m.page != table:
-		return []string{keyHints([]string{"esc", "back", m.glyphs.scroll, "scroll", "l", "limit", "c", "cancel", "k", "signal", "q", "back"})}
+		return []string{m.keyHints("esc", "back", m.glyphs.scroll, "scroll", "l", "limit", "c", "cancel", "k", "signal", "q", "back")}
 	}
-	return []string{keyHints([]string{"q", "quit", "?", "help", "/", "filter", "t", "tree", "s", "sort", m.glyphs.enter, "details",
-		"l", "limit", "c", "cancel", "k", "signal"})}
+	return []string{m.keyHints("q", "quit", "?", "help", m.glyphs.enter, "details", "/", "filter", "t", "tree", "s", "sort",
+		"l", "limit", "c", "cancel", "k", "signal")}
 }
 
-// keyHints formats pairs of a key and its effect.
-func keyHints(words []string) string {
-	var b strings.Builder
+// keyHints formats pairs of a key and its effect, as many as fit.
+func (m *Model) keyHints(words ...string) string {
+	line := ""
 	for i := 0; i+1 < len(words); i += 2 {
-		b.WriteString(paint(bold, words[i]) + " " + words[i+1] + "  ")
+		hint := paint(bold, words[i]) + " " + words[i+1]
+		if i > 0 {
+			hint = "  " + hint
+		}
+		if ansi.StringWidth(line)+ansi.StringWidth(hint) > m.width {
+			break
+		}
+		line += hint
 	}
-	return strings.TrimRight(b.String(), " ")
+	return line
 }
 
 // scrolled returns the lines of a page that are on the screen.

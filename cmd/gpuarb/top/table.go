@@ -18,34 +18,76 @@ import (
 type column struct {
 	title string
 	key   string // sort key of the column; "": none
-	cells int
-	from  int  // the screen must have at least this width to show the column
-	right bool // align to the right
+	cells int    // width; of a column with least, the largest width
+	right bool   // align to the right
 	text  func(*row) string
+	// The screen must have at least this width to show the column if no request waits, and if one
+	// does.
+	from, fromWaiting int
+	least             int // width if all texts are short; 0: the width is always cells
 }
+
+// never is wider than any screen.
+const never = 1 << 20
 
 // The last column takes the rest of the line.
 var columns = []column{
-	{"PID", "pid", 7, 0, true, func(r *row) string { return strconv.Itoa(r.pid) }},
-	{"USER", "user", 8, 0, false, func(r *row) string { return orDash(r.user) }},
-	{"GPU", "gpu", 3, 0, true, (*row).deviceCell},
-	{"STATE", "state", 10, 0, false, (*row).stateCell},
-	{"USED", "used", 8, 0, true, func(r *row) string { return report.Amount(r.used) }},
-	{"BUDGET", "budget", 8, 0, true, (*row).budgetCell},
-	{"", "used", 10, 100, false, nil}, // bar of the budget
-	{"PEAK", "peak", 8, 110, true, func(r *row) string { return report.Amount(r.peak) }},
-	{"STREAMS", "", 7, 120, true, func(r *row) string { return strconv.Itoa(r.streams) }},
-	{"WAITED", "waited", 6, 100, true, (*row).waitedCell},
-	{"AGE", "age", 6, 0, true, func(r *row) string { return report.Span(r.ageMs) }},
-	{"COMMAND", "command", 0, 0, false, (*row).commandCell},
+	{"PID", "pid", 7, true, func(r *row) string { return strconv.Itoa(r.pid) }, 0, 0, 4},
+	{"USER", "user", 8, false, func(r *row) string { return orDash(r.user) }, 0, 0, 5},
+	{"GPU", "gpu", 3, true, (*row).deviceCell, 0, 0, 0},
+	{"STATE", "state", 10, false, (*row).stateCell, 0, 0, 0},
+	{"USED", "used", 7, true, func(r *row) string { return report.Amount(r.used) }, 0, 0, 0},
+	{"BUDGET", "budget", 7, true, (*row).budgetCell, 68, 76, 0},
+	{"", "used", 10, false, nil, 120, 140, 0}, // bar of the budget
+	{"PEAK", "peak", 7, true, func(r *row) string { return report.Amount(r.peak) }, 110, 130, 0},
+	{"STREAMS", "", 7, true, func(r *row) string { return strconv.Itoa(r.streams) }, 130, 150, 0},
+	{"WANTS", "wants", 7, true, (*row).wantsCell, never, 68, 0},
+	{"WAITED", "waited", 6, true, (*row).waitedCell, never, 68, 0},
+	{"UTIL", "util", 4, true, (*row).utilCell, 80, 96, 0},
+	{"IDLE", "idle", 5, true, (*row).idleCell, 76, 96, 0},
+	{"AGE", "age", 5, true, func(r *row) string { return report.Span(r.ageMs) }, 100, 104, 0},
+	{"COMMAND", "command", 0, false, (*row).commandCell, 0, 0, 0},
+}
+
+// narrowColumns are the columns of a narrow screen. A waiting request has what it wants in its state.
+var narrowColumns = []column{
+	{"USER", "user", 7, false, func(r *row) string { return orDash(r.user) }, 0, 0, 5},
+	{"GPU", "gpu", 3, true, (*row).deviceCell, 0, 0, 0},
+	{"USED", "used", 7, true, func(r *row) string { return report.Amount(r.used) }, 0, 0, 0},
+	{"STATE", "state", 9, false, (*row).narrowStateCell, 0, 0, 0},
+	{"COMMAND", "command", 0, false, (*row).commandCell, 0, 0, 0},
 }
 
 // columns yields the columns that fit on the screen.
 func (m *Model) columns() iter.Seq[*column] {
+	all := columns
+	if m.width < narrow {
+		all = narrowColumns
+	}
 	return func(yield func(*column) bool) {
-		for i := range columns {
-			if c := &columns[i]; m.width >= c.from && !yield(c) {
+		for i := range all {
+			c, from := all[i], all[i].from
+			if c.least > 0 {
+				c.cells = min(max(c.least, m.widest[c.title]), c.cells)
+			}
+			if len(m.state.Queue) > 0 {
+				from = c.fromWaiting
+			}
+			if m.width >= from && !yield(&c) {
 				return
+			}
+		}
+	}
+}
+
+// measure computes how wide the columns are whose width depends on their texts.
+func (m *Model) measure() {
+	m.widest = map[string]int{}
+	for i := range columns {
+		c := &columns[i]
+		for k := range m.rows {
+			if c.least > 0 {
+				m.widest[c.title] = max(m.widest[c.title], ansi.StringWidth(c.text(&m.rows[k])))
 			}
 		}
 	}
@@ -90,6 +132,42 @@ func (r *row) stateCell() string {
 	return report.Escape(r.state)
 }
 
+// narrowStateCell returns the state. For a waiting request it is the place in the queue and what it
+// wants.
+func (r *row) narrowStateCell() string {
+	if r.ticket != nil && r.ticket.Pos > 0 {
+		return fmt.Sprintf("#%d %s", r.ticket.Pos, r.wantsCell())
+	}
+	return r.stateCell()
+}
+
+// wantsCell returns what the row waits for; "-": nothing.
+func (r *row) wantsCell() string {
+	switch {
+	case r.ticket == nil:
+		return "-"
+	case r.ticket.WantsBytes > 0:
+		return report.Amount(r.ticket.WantsBytes)
+	}
+	return strings.TrimPrefix(report.Escape(r.ticket.Wants), "a ")
+}
+
+// utilCell returns how busy the device was with the process; "-": not known.
+func (r *row) utilCell() string {
+	if r.util < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", r.util)
+}
+
+// idleCell returns for how long the process has done nothing on the device; "-": not known.
+func (r *row) idleCell() string {
+	if r.idleMs < 0 {
+		return "-"
+	}
+	return report.Span(r.idleMs)
+}
+
 func (r *row) budgetCell() string {
 	if r.kind == unmanagedRow {
 		return "-"
@@ -120,8 +198,9 @@ func (r *row) attribute() string {
 	return ""
 }
 
-// header returns the line above the rows.
+// header returns the line above the rows. It is called before the rows are drawn, and measures the columns.
 func (m *Model) header() string {
+	m.measure()
 	var b strings.Builder
 	b.WriteByte(' ')
 	left := m.width - 1

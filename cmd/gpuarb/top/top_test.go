@@ -43,17 +43,17 @@ func lab() figures.Snapshot {
 		TimeUnixNano: begin.UnixNano(), Version: "1.2.3",
 		Devices: []figures.DeviceState{
 			{Index: 0, Vendor: "nvidia", Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-a", Total: 80 * gib, Reserve: gib, Capacity: 73 * gib, Used: 60 * gib,
-				Committed: 68 * gib, Overhead: 2 * gib, Unmanaged: 4 * gib, Queue: 1, SlotsMax: 4, SlotsCurrent: 3,
+				Committed: 68 * gib, Overhead: 2 * gib, Unmanaged: 4 * gib, Free: 4608 * mib, Queue: 1, SlotsMax: 4, SlotsCurrent: 3,
 				Pressure:    figures.PressureState{Some: figures.PressureLine{Avg10: 34}},
 				UnmanagedBy: []figures.UnmanagedState{{PID: 999, UID: 1002, User: "eve", Command: "./x\x1b]0;owned\a\x1b[2J \u202e火", Bytes: 4 * gib, AgeMs: 7200_000}}},
-			{Index: 1, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-b", Total: 24 * gib, Capacity: 24 * gib, Used: 3 * gib, Committed: 3 * gib,
+			{Index: 1, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-b", Total: 24 * gib, Capacity: 24 * gib, Used: 3 * gib, Committed: 3 * gib, Free: 20992 * mib,
 				Leased: true, Holders: []figures.HolderState{{Job: 9, PID: 5000, UID: 1001, User: "bob", Command: "bash", Kind: figures.HoldsClaim, AgeMs: 60_000}}},
 		},
 		Leases: []figures.LeaseState{
 			{PID: 4711, User: "ann", UID: 1000, Device: 0, State: figures.StateWaiting, Used: 12 * gib, Budget: 40 * gib, BudgetBy: "rule students", Peak: 14 * gib, Min: 8 * gib, MinBy: "gpuarb run --min",
-				Overhead: 600 * mib, Streams: 3, StreamsMax: 256, Contexts: 1, Job: 7, JobName: "train-a", AgeSeconds: 600, Admitted: 31, Command: "/usr/bin/python3 train.py --epochs 90"},
-			{PID: 4801, User: "bob", UID: 1001, Device: 0, State: figures.StateRunning, Used: 48 * gib, Budget: accounting.Max, Peak: 48 * gib, StreamsMax: 256, Streams: 17, Job: 8, AgeSeconds: 86400, Command: "vllm serve"},
-			{PID: 4801, User: "bob", UID: 1001, Device: 1, State: figures.StateOver, Used: 3 * gib, Budget: 2 * gib, Peak: 3 * gib, StreamsMax: 256, Job: 8, AgeSeconds: 86400, Command: "vllm serve"},
+				Overhead: 600 * mib, Streams: 3, StreamsMax: 256, Contexts: 1, Job: 7, JobName: "train-a", AgeSeconds: 600, Admitted: 31, UnusedMs: 185_000, Util: percent(0), Command: "/usr/bin/python3 train.py --epochs 90"},
+			{PID: 4801, User: "bob", UID: 1001, Device: 0, State: figures.StateRunning, Used: 48 * gib, Budget: accounting.Max, Peak: 48 * gib, StreamsMax: 256, Streams: 17, Job: 8, AgeSeconds: 86400, UnusedMs: 200, Util: percent(87), Command: "vllm serve"},
+			{PID: 4801, User: "bob", UID: 1001, Device: 1, State: figures.StateOver, Used: 3 * gib, Budget: 2 * gib, Peak: 3 * gib, StreamsMax: 256, Job: 8, AgeSeconds: 86400, UnusedMs: 7200_000, Util: percent(0), Command: "vllm serve"},
 		},
 		Processes: []figures.ProcessState{{PID: 4711, UID: 1000, User: "ann", Job: 7}, {PID: 4801, UID: 1001, User: "bob", Job: 8}},
 		Jobs: []figures.JobState{
@@ -67,6 +67,8 @@ func lab() figures.Snapshot {
 			Text: "waits for 16 GiB on GPU 0, position 1: 5 GiB free; holds: bob's vllm[4801] 48 GiB for 24 h", Job: 7, JobName: "train-a", Command: "/usr/bin/python3 train.py --epochs 90"}},
 	}
 }
+
+func percent(n int) *int { return &n }
 
 // answers is a daemon that records its requests.
 type answers struct {
@@ -98,7 +100,9 @@ func screen(d Daemon, width, height int, options Options) *Model {
 		for k := range s.Devices {
 			s.Devices[k].Used = s.Devices[k].Used * accounting.Bytes(i%97) / 97
 		}
-		m.Update(snapshot{state: s, at: begin.Add(time.Duration(i-200) * time.Second)})
+		at := begin.Add(time.Duration(i-200) * time.Second)
+		s.TimeUnixNano = at.UnixNano()
+		m.Update(snapshot{state: s, at: at})
 	}
 	m.Update(snapshot{state: lab(), at: begin})
 	return m
@@ -186,6 +190,9 @@ func TestScreens(t *testing.T) {
 		{"signal-question", 80, 24, Options{}, "down k t"},
 		{"help", 80, 24, Options{}, "?"},
 		{"tiny", 40, 10, Options{}, ""},
+		{"40x24", 40, 24, Options{}, "down"},
+		{"60x24", 60, 24, Options{}, ""},
+		{"200x50", 200, 50, Options{}, ""},
 	} {
 		m := screen(&answers{}, c.width, c.height, c.options)
 		pressKey(m, strings.Fields(c.keys)...)
@@ -238,10 +245,17 @@ func TestColours(t *testing.T) {
 
 // TestPictures checks the golden files from which `make pictures` makes pictures.
 func TestPictures(t *testing.T) {
-	for name, keys := range map[string][]string{"top": {"down"}, "top-tree": {"t", "down"}, "top-details": {"down", "enter"}} {
-		m := screen(&answers{}, 100, 24, Options{})
-		pressKey(m, keys...)
-		golden(t, "picture-"+name+".txt", visible(m.draw()))
+	for _, c := range []struct {
+		name          string
+		width, height int
+		keys          []string
+	}{
+		{"top", 120, 20, []string{"down"}}, {"top-80", 80, 20, []string{"down"}}, {"top-40", 40, 20, []string{"down"}},
+		{"top-tree", 100, 24, []string{"t", "down"}}, {"top-details", 100, 24, []string{"down", "enter"}},
+	} {
+		m := screen(&answers{}, c.width, c.height, Options{})
+		pressKey(m, c.keys...)
+		golden(t, "picture-"+c.name+".txt", visible(m.draw()))
 	}
 }
 
@@ -330,11 +344,11 @@ func TestMouse(t *testing.T) {
 		t.Error("a second click opens no details")
 	}
 	pressKey(m, "esc")
-	m.Update(tea.MouseClickMsg{X: 12, Y: header})
+	m.Update(tea.MouseClickMsg{X: 8, Y: header})
 	if m.sortKey().name != "user" || m.reversed {
 		t.Errorf("a click on USER sorts by %s", m.sortKey().name)
 	}
-	m.Update(tea.MouseClickMsg{X: 12, Y: header})
+	m.Update(tea.MouseClickMsg{X: 8, Y: header})
 	if !m.reversed {
 		t.Error("a second click on USER does not turn the order round")
 	}
@@ -490,8 +504,72 @@ func TestHistory(t *testing.T) {
 	} {
 		at = at.Add(c.after)
 		h.add(at, c.share, c.wasAway)
-		if diff := cmp.Diff(c.want, h.columns(historySeconds)[historySeconds-8:]); diff != "" {
+		if diff := cmp.Diff(c.want, h.columns(int(historySeconds))[historySeconds-8:]); diff != "" {
 			t.Errorf("%v later: -want +got\n%s", c.after, diff)
+		}
+	}
+}
+
+// TestHistoryOfTheDaemon checks that seconds of which top knows nothing are filled in with what the
+// daemon recorded, and that others keep what top saw.
+func TestHistoryOfTheDaemon(t *testing.T) {
+	const _____ = unknown
+	var h history
+	at := time.Unix(1_000_002, 0) // a span begins 2 s before
+	h.add(at, .1, false)
+	h.fill(at, []int8{figures.RecentUnknown, 40, 90})
+	want := []float32{_____, _____, .4, .4, .4, .4, .4, .9, .9, .1}
+	if diff := cmp.Diff(want, h.columns(int(historySeconds))[historySeconds-10:]); diff != "" {
+		t.Errorf("at first: -want +got\n%s", diff)
+	}
+	at = at.Add(4 * time.Second)
+	h.add(at, .2, true)
+	h.fill(at, []int8{30, 30, 70})
+	want = []float32{.4, .4, .4, .4, .9, .9, .1, .3, .3, .7, .2}
+	if diff := cmp.Diff(want, h.columns(int(historySeconds))[historySeconds-11:]); diff != "" {
+		t.Errorf("after the daemon was away: -want +got\n%s", diff)
+	}
+}
+
+// TestOvercommitted checks that the bar of a device shows each kind of use if programs hold more
+// than the device has.
+func TestOvercommitted(t *testing.T) {
+	s := lab()
+	s.Devices[0].Used, s.Devices[0].Committed, s.Devices[0].Free = 90*gib, 90*gib, 0
+	for _, width := range []int{40, 80, 120} {
+		m := screen(&answers{}, width, 24, Options{})
+		m.Update(snapshot{state: s, at: begin})
+		drawn := m.draw()
+		for _, want := range []string{"120%", "╱", "▓", "free 0B"} {
+			if !strings.Contains(drawn, want) {
+				t.Errorf("%d columns: there is no %q in\n%s", width, want, shown(drawn))
+			}
+		}
+	}
+}
+
+// TestBar checks that each part of a bar gets its share of the cells, at least one as far as there
+// is room, and that the bar is as long as it should be.
+func TestBar(t *testing.T) {
+	g := asciiGlyphs
+	for _, c := range []struct {
+		used, kept, overhead, unmanaged, total accounting.Bytes
+		cells                                  int
+		want                                   string
+	}{
+		{0, 0, 0, 0, 100, 10, ".........."},
+		{50, 0, 0, 0, 100, 10, "#####....."},
+		{50, 20, 10, 10, 100, 10, "#####==+/."},
+		{1, 1, 1, 1, 1000, 10, "#=+/......"},
+		{1000, 1, 1, 1, 1003, 10, "#######=+/"},
+		{100, 0, 0, 100, 100, 10, "#####/////"},
+		{300, 0, 0, 1, 100, 10, "#########/"},
+		{1, 1, 1, 1, 4, 2, "#="},
+		{1, 0, 0, 0, 0, 4, "####"},
+	} {
+		d := figures.DeviceState{Used: c.used, Committed: c.used + c.kept, Overhead: c.overhead, Unmanaged: c.unmanaged}
+		if got := ansi.Strip(bar(parts(g, &d), c.total, c.cells)); got != c.want {
+			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }

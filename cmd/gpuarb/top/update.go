@@ -96,6 +96,8 @@ func (m *Model) addToHistories(state *figures.Snapshot, wasAway bool) {
 		if m.histories[name] == nil {
 			m.histories[name] = &history{}
 		}
-		m.histories[name].add(m.now, taken(d), wasAway)
+		at := time.Unix(0, state.TimeUnixNano) // the daemon's clock, as that of its spans
+		m.histories[name].add(at, taken(d), wasAway)
+		m.histories[name].fill(at, d.RecentPercent)
 	}
 }
