@@ -42,12 +42,12 @@
 //   - Recalled credit, and exceeded limits: recall.go, overlimit.go, charge.go.
 //   - Slots, and the objects that need them: slots.go, objects.go.
 //   - Limits written to the ledger: shares.go, renew.go.
-//   - Texts about holders and tickets: holders.go, explain.go.
+//   - Texts about holders and tickets: holders.go, emptiest.go, explain.go.
 //   - Evaluation of a request: evaluate.go. Notices to waiting clients: notice.go.
 //   - Carrying out a decision: queue.go, decision.go, end.go, refuse.go, serve.go, open.go.
 //   - The admission cycle: copy.go, deadlock.go, cycle.go, search.go.
 //   - A new request: decide.go.
-//   - Calls of the daemon: cancel.go, ask.go, devices.go, policy.go, limits.go, claims.go, emptiest.go, jobs.go, sessions.go, absent.go,
+//   - Calls of the daemon: cancel.go, ask.go, devices.go, policy.go, limits.go, claims.go, jobs.go, sessions.go, absent.go,
 //     observe.go, reading.go, restore.go, recount.go, query.go, pressure.go, unknowndevice.go, warn.go,
 //     snapshotrows.go, snapshot.go, tick.go.
 //

@@ -1,13 +1,17 @@
 package arbiter
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file chooses the device with the most free memory for a job that shares it (`gpuarb run --device emptiest`). jobs.go calls it.
+// This file finds the device with the most free memory: for a job that shares it (`gpuarb run --device emptiest`), and for messages to
+// programs that have no room where they are. jobs.go calls emptiest; explain.go, notice.go and snapshotrows.go call elsewhere.
 
 // emptiest returns the one of some devices with the most memory that a new job would be granted. It subtracts the budgets of jobs that were
 // given the device and have not allocated there yet, so that jobs that start together spread. Of equal devices it returns the first. A
@@ -51,4 +55,45 @@ func (j *job) hasUsed(d *device) bool {
 		}
 	}
 	return slices.ContainsFunc(j.used, func(u *jobUse) bool { return u.device == d && u.max > 0 })
+}
+
+// elsewhere returns the device with the most free memory on which a job could have at once what it has on a device and n bytes more; nil:
+// there is none. Only devices of the same vendor count, because a program that uses one of them can use the other.
+func (a *Arbiter) elsewhere(now time.Time, j *job, at *device, n accounting.Bytes) (best *device) {
+	if !at.IsGPU() {
+		return nil
+	}
+	need := cmp.Or(j.committed(at).Plus(n), at.contextRoom(), 1) // a program that has nothing yet will need something
+	var most accounting.Bytes
+	for _, d := range a.devices {
+		if d == at || d.Vendor != at.Vendor || d.hung || !j.Rule.Devices.Has(d.Device) {
+			continue
+		}
+		if free := a.freeBeside(now, d); free >= need && free > most && j.fitsShares(d, need) {
+			best, most = d, free
+		}
+	}
+	return best
+}
+
+// fitsShares reports whether the shared budgets of a job, and its own, leave n bytes on a device.
+func (j *job) fitsShares(d *device, n accounting.Bytes) bool {
+	if j.Memory(d.bounds()).Max < n {
+		return false
+	}
+	for s := range j.shares {
+		if s.limits(d).Max.Less(s.budget.Account(d.Index).Committed) < n {
+			return false
+		}
+	}
+	return true
+}
+
+// roomElsewhere says which other device has room for a job, with the command that uses it; "": none has.
+func (a *Arbiter) roomElsewhere(now time.Time, j *job, at *device, n accounting.Bytes) string {
+	d := a.elsewhere(now, j, at, n)
+	if d == nil {
+		return ""
+	}
+	return fmt.Sprintf(wording.RoomElsewhere, d, a.free(now, d).Human(), d.Index)
 }

@@ -79,6 +79,7 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 		return
 	case ReasonBusy, ReasonSlots:
 		o.Explain = fmt.Sprintf(wording.WouldWait, d, l.session.name(), cmp.Or(aside, slotsHeld(l.touched, d), wording.OthersFirst))
+		o.Explain += a.orElsewhere(l, o)
 		return
 	case ReasonTooLarge:
 		var at *accounting.Budget
@@ -86,6 +87,9 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 			at = l.limiter()
 		}
 		o.Explain = fmt.Sprintf(wording.TooLarge, d, asked, l.limitAt(at, o.Limit))
+		if at == nil {
+			o.Explain += a.orElsewhere(l, o)
+		}
 		return
 	}
 	o.Explain = fmt.Sprintf(wording.OutOfMemory, d, asked, o.Remaining.Exact(), l.limitAt(r.Budget, o.Limit))
@@ -98,6 +102,17 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 	if r.Budget == l.session.job.budget && l.crowdedOut(o) {
 		o.Explain += wording.OwnProcesses
 	}
+	if o.Reason != ReasonOverBudget {
+		o.Explain += a.orElsewhere(l, o)
+	}
+}
+
+// orElsewhere returns the end of a refusal that says which other device has room for the program of a lease; "": none has.
+func (a *Arbiter) orElsewhere(l *lease, o *Result) string {
+	if text := a.roomElsewhere(l.touched, l.session.job, l.device, o.Requested); text != "" {
+		return "; " + text
+	}
+	return ""
 }
 
 // explainThreads returns the message for a thread whose objects cannot be tracked.

@@ -25,8 +25,8 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 		return Notice{}
 	}
 	m := a.viewQueue(now)
-	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.narrowestLimit())}
-	return m.notice(t)
+	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.narrowestLimit()), m.elsewhere(t)}
+	return m.toClient(t)
 }
 
 // queueView is a view of all waiting requests at one time. It counts their positions once, and finds the holders at each limit once for all
@@ -85,6 +85,23 @@ func (m *queueView) notice(t *ticket) Notice {
 	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
 }
 
+// toClient returns the notice about a ticket with the device on which its program would have room.
+func (m *queueView) toClient(t *ticket) Notice {
+	n := m.notice(t)
+	if d := m.elsewhere(t); d != nil {
+		n.Text += "; " + fmt.Sprintf(wording.RoomElsewhere, d, m.a.free(m.now, d).Human(), d.Index)
+	}
+	return n
+}
+
+// elsewhere returns the device on which the program of a ticket would have room; nil: none, or the ticket can be served on several.
+func (m *queueView) elsewhere(t *ticket) *device {
+	if t.any || t.lease == nil && len(t.candidates) > 1 {
+		return nil
+	}
+	return m.a.elsewhere(m.now, t.job, t.narrowestLimit().device, m.a.wantsBytes(t))
+}
+
 // memoized returns the text of a limit in known. If there is none yet, it adds the result of find.
 func memoized(known map[*limit]string, at *limit, find func(*limit) string) string {
 	text, ok := known[at]
@@ -132,10 +149,10 @@ func (a *Arbiter) addNotices(now time.Time) {
 	a.noticesDue, a.noticedAt = false, now
 	m := a.viewQueue(now)
 	for _, t := range m.byDevice() {
-		is := noticeState{m.positions[t], memoized(m.states, t.narrowestLimit(), a.holdersState)}
+		is := noticeState{m.positions[t], memoized(m.states, t.narrowestLimit(), a.holdersState), m.elsewhere(t)}
 		if is != t.lastNotice {
 			t.lastNotice = is
-			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.notice(t))})
+			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.toClient(t))})
 		}
 	}
 }

@@ -160,14 +160,27 @@ func (a *Arbiter) roomFor(l *lease, n accounting.Bytes) accounting.Bytes {
 // free returns the most bytes that a new job without a reservation would be granted now on a device, beside the context that its program
 // needs there. It is 0 if the device is lost or divided, if its permits keep new jobs out, or if a waiting request is ahead of new jobs.
 func (a *Arbiter) free(now time.Time, d *device) accounting.Bytes {
-	newcomer := &ticket{place: Place{Arrival: ^uint64(0), Since: now}}
-	if d.lost || a.divided(d) || d.permits.Full(nil, justSlot, d.caps()) ||
-		a.blocked(&d.permitLimits[permit.Slot], newcomer, time.Time{}) || a.blocked(&d.bytes, newcomer, neverHeld) {
+	if !a.isOpen(now, d) {
 		return 0
 	}
 	l := &lease{device: d}
 	_ = a.ledger.Probe(l, nil, d.Index) // the device exists
 	return a.roomFor(l, d.grantable()).Less(d.contextRoom())
+}
+
+// freeBeside returns what free does without a recall of idle credit. It does not read the leases of the device.
+func (a *Arbiter) freeBeside(now time.Time, d *device) accounting.Bytes {
+	if !a.isOpen(now, d) {
+		return 0
+	}
+	return a.ledger.Available(nil, d.Index).Less(d.contextRoom())
+}
+
+// isOpen reports whether a new job that needs no more than there is free on a device could begin there at once.
+func (a *Arbiter) isOpen(now time.Time, d *device) bool {
+	newcomer := &ticket{place: Place{Arrival: ^uint64(0), Since: now}}
+	return !d.lost && !a.divided(d) && !d.permits.Full(nil, justSlot, d.caps()) &&
+		!a.blocked(&d.permitLimits[permit.Slot], newcomer, time.Time{}) && !a.blocked(&d.bytes, newcomer, neverHeld)
 }
 
 // countLimit counts that limits refused a request at first, even if a recall then made room.

@@ -63,13 +63,19 @@ func (a *Arbiter) returnIdle(t *ticket) {
 }
 
 // refuseStart returns the refusal of a job or a session that wanted to start.
-func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
+func (a *Arbiter) refuseStart(now time.Time, t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
 	switch {
 	case text != "":
+		return refusal(why, r, text)
 	case t.lacks(refusingLimit.ofPermits):
 		text = a.explainSlots(t)
 	default:
 		text = a.explainMin(r, why)
+	}
+	if !t.any && len(t.candidates) == 1 && why != ReasonOverBudget {
+		if other := a.roomElsewhere(now, t.job, t.candidates[0].device, a.wantsBytes(t)); other != "" {
+			text += "; " + other
+		}
 	}
 	return refusal(why, r, text)
 }
@@ -110,7 +116,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 		if a.asking != t { // else the call that made the request counts the refusal
 			a.countRefusal(t.job.user, why)
 		}
-		answer = *a.refuseStart(t, why, r, text)
+		answer = *a.refuseStart(now, t, why, r, text)
 	}
 	a.finish(now, t, answer)
 	if t.lease == nil {
@@ -126,6 +132,11 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 		kind, text = EventTimeout, wording.TimedOut
 		if held := a.heldAt(now, t.narrowestLimit()); held != "" {
 			text += "; " + held
+		}
+		if !t.any {
+			if other := a.roomElsewhere(now, t.job, t.narrowestLimit().device, a.wantsBytes(t)); other != "" {
+				text += "; " + other
+			}
 		}
 		a.stats.Timeouts++
 	} else {

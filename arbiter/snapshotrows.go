@@ -140,6 +140,9 @@ func (m *queueView) ticketState(t *ticket) figures.TicketState {
 	if !t.any {
 		state.Device = t.narrowestLimit().device.Index
 	}
+	if d := m.elsewhere(t); d != nil {
+		state.RoomOn = &d.Index
+	}
 	return state
 }
 

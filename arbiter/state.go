@@ -358,7 +358,8 @@ type evaluation struct {
 // noticeState is the queue state of a ticket in the last notice to its client.
 type noticeState struct {
 	position int
-	state    string // result of holdersState
+	state    string  // result of holdersState
+	room     *device // result of elsewhere
 }
 
 // holder is the owner of a slot of a device. If the owner is a job, it may also have a claim or the sole use of the device. An owner takes

@@ -85,6 +85,7 @@ const (
 	NoneHere        = "none of this machine's"
 	SetVariable     = "; set %s=%s, or start it with `gpuarb run`, which does"
 	StartWithRun    = "; start it with `gpuarb run`, which sets %s"
+	RoomElsewhere   = "%s has %s free: `gpuarb run --device %d`, or `--device emptiest`"
 	HasClaim        = "the user has a claim on %s already"
 	JobEnded        = "job %d: %w (it has ended)"
 	LeaseThere      = "session %d, a lease on %s: %w"

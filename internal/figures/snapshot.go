@@ -220,8 +220,9 @@ type TicketState struct {
 	Wants      string           `json:"wants"`  // "512 MiB", "slot", "device", …
 	WantsBytes accounting.Bytes `json:"wants_bytes"`
 	WaitedMs   int64            `json:"waited_ms"`
-	Reason     string           `json:"reason"` // device_full, shared_full, slots, …
-	Text       string           `json:"text"`   // what it waits for, and who holds it
+	Reason     string           `json:"reason"`            // device_full, shared_full, slots, …
+	Text       string           `json:"text"`              // what it waits for, and who holds it
+	RoomOn     *int             `json:"room_on,omitempty"` // device on which its program would have room now; nil: none
 	Job        uint64           `json:"job"`
 	JobName    string           `json:"job_name"`
 	Command    string           `json:"command"`

@@ -43,6 +43,7 @@ type Wait struct {
 	WaitedMs   int64             `json:"waited_ms"`
 	Reason     string            `json:"reason"`
 	Text       string            `json:"text"`
+	RoomOn     *Index            `json:"room_on"` // null: on no other device its program would have room now
 }
 
 // The kinds of things that a holder has. A lease exists from the first allocation, context or stream. A slot
@@ -165,7 +166,7 @@ func (h *Holder) hold(f holdings, at jobDevice) {
 
 func waitOf(t figures.TicketState) Wait {
 	return Wait{Ticket: t.Ticket, Device: deviceOf(t), Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0),
-		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text}
+		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t)}
 }
 
 func unmanagedHolder(device int, u *figures.UnmanagedState) Holder {

@@ -23,6 +23,14 @@ func (i Index) MarshalJSON() ([]byte, error) { return json.Marshal(accounting.In
 // deviceOf returns the device that a request waits for; nil: any of several.
 func deviceOf(t figures.TicketState) *Index { return Unless(Index(t.Device), -1) }
 
+// roomOn returns the other device on which a request's program would have room; nil: there is none.
+func roomOn(t figures.TicketState) *Index {
+	if t.RoomOn == nil {
+		return nil
+	}
+	return new(Index(*t.RoomOn))
+}
+
 // Device is a row of `gpuarb devices --json`.
 type Device struct {
 	Index          Index                 `json:"index"`
@@ -136,6 +144,7 @@ type Ticket struct {
 	WaitedMs   int64             `json:"waited_ms"`
 	Reason     string            `json:"reason"`
 	Text       string            `json:"text"`
+	RoomOn     *Index            `json:"room_on"`
 	Command    string            `json:"command"`
 }
 
@@ -199,7 +208,7 @@ func QueueJSON(w io.Writer, s figures.Snapshot) error { return Style{}.QueueJSON
 func (style Style) QueueJSON(w io.Writer, s figures.Snapshot) error {
 	return jsonLines(w, each(style.tickets(s), func(t figures.TicketState) Ticket {
 		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: deviceOf(t),
-			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command}
+			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Command: t.Command}
 	}))
 }
 

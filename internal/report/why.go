@@ -85,7 +85,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 		}
 		for _, t := range f.waits[j.ID] {
 			w.Waits = append(w.Waits, waitOf(t))
-			w.Advice = append(w.Advice, adviceFor(t))
+			w.Advice = append(w.Advice, adviceFor(s, t))
 		}
 		w.Advice = slices.Compact(slices.Concat(w.Advice, w.lost(), w.overBudget(), w.leftBehind()))
 		all = append(all, w)
@@ -157,8 +157,14 @@ func (w Why) lost() (advice []string) {
 }
 
 // adviceFor says what can be done about a waiting request.
-func adviceFor(t figures.TicketState) string {
+func adviceFor(s figures.Snapshot, t figures.TicketState) string {
 	const giveUp = "or give up with `gpuarb queue cancel %d`"
+	if t.RoomOn != nil {
+		if d := s.Device(*t.RoomOn); d != nil {
+			return fmt.Sprintf("%s has %s free: `gpuarb run --device %d`, or `--device emptiest`; give up here with `gpuarb queue cancel %d`",
+				s.Called(d.Index), d.Free.Human(), d.Index, t.Ticket)
+		}
+	}
 	what := map[string]string{
 		"device_full": "it goes on when the holders that it names free memory: ask their users, ",
 		"shared_full": "it goes on when the programs that share its budget free memory: end one of them, ",
