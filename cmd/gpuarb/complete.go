@@ -142,8 +142,9 @@ func (a *app) completeDevices(command *cobra.Command) {
 		if command.Flags().Lookup(name) == nil {
 			continue
 		}
-		free := name == "device" && command.Name() != "limit"
-		processor := name == "device" && command.Name() != "claim"
+		starts := command.Name() == "run" || command.Name() == "claim"
+		free := name == "device" && starts
+		processor := name == "device" && command.Name() != "claim" && command.Name() != "plan"
 		completeFlag(command, name, a.fromState(func(s figures.Snapshot) []cobra.Completion { return offerDevices(s, free, processor) }))
 	}
 }

@@ -30,9 +30,9 @@ var update = flag.Bool("update", false, "write docs/reference/json.schema.json a
 var printed = map[string]reflect.Type{
 	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
 	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
-	"doctor": reflect.TypeFor[[]doctor.Finding](), "config check": reflect.TypeFor[checkResult](), "config diff": reflect.TypeFor[[]difference](), "plan": reflect.TypeFor[plan](),
-	"plan --min": reflect.TypeFor[reservationPlan](),
-	"why":        reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
+	"doctor": reflect.TypeFor[[]doctor.Finding](), "config check": reflect.TypeFor[checkResult](), "config diff": reflect.TypeFor[[]difference](), "plan": reflect.TypeFor[nowPlan](),
+	"plan --min": reflect.TypeFor[reservationPlan](), "plan --streams": reflect.TypeFor[plan](),
+	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }
 
 // withoutJSON lists the commands that print no data, with the reason of each.
@@ -86,13 +86,17 @@ func kindOf(t reflect.Type) string {
 	return "integer"
 }
 
+// fieldsOf returns the fields of a type that are printed, also those of embedded types.
+func fieldsOf(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous || !f.IsExported() })
+}
+
 // keysOf returns the keys of a type in their order. The keys of an inner type follow their parent.
 func keysOf(t reflect.Type, prefix string) (keys []key) {
 	for t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range fieldsOf(t) {
 		name := prefix + f.Tag.Get("json")
 		keys = append(keys, key{name: name, kind: kindOf(f.Type)})
 		if f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct {
@@ -167,8 +171,7 @@ func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string
 		return map[string]any{"type": "object", "additionalProperties": schemaOf(t.Elem(), path, meaning)}
 	case reflect.Struct:
 		properties, required := map[string]any{}, []string{}
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for _, f := range fieldsOf(t) {
 			name := f.Tag.Get("json")
 			below := path + name
 			if f.Type.Kind() == reflect.Struct {
@@ -245,7 +248,7 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 	}{
 		{full.environment(t), "ps"}, {full.environment(t), "jobs"}, {full.environment(t), "queue"}, {full.environment(t), "why 7"}, {bare.environment(t), "why"}, {full.environment(t), "devices"},
 		{bare.environment(t), "ps"}, {bare.environment(t), "jobs"}, {bare.environment(t), "queue"}, {bare.environment(t), "devices"},
-		{full.environment(t), "version"}, {none, "version"}, {none, "doctor"}, {nil, "plan --arms 1 --streams 2"},
+		{full.environment(t), "version"}, {none, "version"}, {none, "doctor"}, {nil, "plan --arms 1 --streams 2"}, {full.environment(t), "plan"}, {bare.environment(t), "plan"},
 		{full.environment(t), "plan --arms 8 --min 2G"}, {bare.environment(t), "plan --arms 8 --min 2G"}, {full.environment(t), "limit 42"},
 		{full.environment(t), "limit --device 0"}, {full.environment(t), "claim"}, {bare.environment(t), "claim --device 1"},
 		{nil, "config check " + toml}, {full.environment(t), "config diff " + sound}, {full.environment(t), "config diff " + other}, {nil, "status --root " + root},
@@ -256,6 +259,8 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 			name = strings.Join(strings.Fields(c.args)[:2], " ")
 		case strings.Contains(c.args, "--min"):
 			name = "plan --min"
+		case strings.Contains(c.args, "--streams"):
+			name = "plan --streams"
 		}
 		command := gpuarb(t, c.env, append(strings.Fields(c.args), "--json")...)
 		if name == "claim" { // the claim ends with the shell that asked for it, not with this test

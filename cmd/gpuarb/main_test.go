@@ -426,7 +426,7 @@ func TestExitCodes(t *testing.T) {
 		{"plan of reservations without a GPU", bare, "plan --arms 2 --min 1G", 69, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why"},
 		{"plan, nothing to reserve", daemon, "plan --arms 8 --min 0", 2, "--min: must be above 0"},
 		{"plan, both", daemon, "plan --arms 8 --min 2G --streams 1", 2, "--min and --streams are planned one at a time: give one of them"},
-		{"plan, neither", daemon, "plan --arms 8", 2, "nothing to plan: give --streams S, or --min SIZE"},
+		{"plan, neither", daemon, "plan --arms 8", 2, "nothing to plan for the copies: give --min SIZE, or --streams S"},
 		{"plan, bad size", daemon, "plan --arms 1 --streams 1 --stream-reserve 1Q", 2, `--stream-reserve: "1Q" is no size: its unit "Q" is unknown; K, M, G, T (powers of 1024) and % are known`},
 		{"plan, a negative number", daemon, "plan --arms -1 --streams 1", 2, `--arms: "-1" is no number from 0 to 18446744073709551615; see ` + "`gpuarb plan --help`"},
 		{"ps, no boolean", daemon, "ps --json=perhaps", 2, `--json: "perhaps" is neither true nor false; see ` + "`gpuarb ps --help`"},

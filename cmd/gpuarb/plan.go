@@ -1,7 +1,7 @@
 package main
 
-// This file has `gpuarb plan`, which computes how much memory programs need together, before any of
-// them runs. planreserve.go has plan --min.
+// This file has `gpuarb plan`: its flags, and the memory of stream pools. plannow.go has what is free
+// now, and planreserve.go plan --min.
 
 import (
 	"errors"
@@ -18,9 +18,10 @@ import (
 // defaultReserve is the working pool of one stream, unless the user gives another size.
 const defaultReserve accounting.Bytes = 256 << 20
 
-// plan is the output of `gpuarb plan --json`.
+// plan is the output of `gpuarb plan --streams --json`.
 type plan struct {
-	Arms          uint64           `json:"arms"`
+	Arms          uint64           `json:"arms"` // the same as copies
+	Copies        uint64           `json:"copies"`
 	Streams       uint64           `json:"streams"`
 	StreamReserve accounting.Bytes `json:"stream_reserve_bytes"`
 	Total         accounting.Bytes `json:"total_bytes"`
@@ -28,38 +29,54 @@ type plan struct {
 }
 
 func (a *app) planCommand() *cobra.Command {
-	var wanted plan
-	var reserve, minSize string
+	wanted := plan{Copies: 1}
+	var reserve, minSize, devices string
 	command := a.jsonFlag(&cobra.Command{
-		Use:   "plan --arms A {--streams S | --min SIZE}",
-		Short: "print how much memory A programs take together, before anything runs",
-		Long: "With --streams, prints arms × streams × the memory that each stream's working pool takes\n" +
-			"(--stream-reserve, otherwise GPUARB_STREAM_RESERVE, otherwise 256 MiB). With --min, prints for\n" +
-			"each device what the reservations come to (`gpuarb run --min`), with the memory of a context\n" +
-			"beside each, at what one is known to cost there, and how many of the programs run at once. A program\n" +
-			"of several processes needs a context for each: those beyond the first take free memory, unless\n" +
-			"it runs with --per-process, where each process reserves for itself.",
-		Args: argumentCount(0, 0),
+		Use:   "plan [--min SIZE | --streams S] [--copies N]",
+		Short: "say what is free now, and whether programs would run at once, before anything runs",
+		Long: `Looks at each GPU as it is now: what is free beside programs, reservations, contexts and programs without
+gpuarb, and which request of the queue is ahead of a new program.
+
+With --min it says whether a program that reserves SIZE (gpuarb run --min) would run at once or wait, with the
+memory of a context beside the reservation, at what one is known to cost there. With --copies it says how many
+of several such programs. A program of several processes needs a context for each: those beyond the first take
+free memory, unless it runs with --per-process, where each process reserves for itself. The answer counts the
+budget that your programs share now. Of a rule that has no program yet it knows nothing.
+
+With --streams it computes the memory of stream pools instead: copies × streams × the memory that the pool of
+each stream takes (--stream-reserve, otherwise GPUARB_STREAM_RESERVE, otherwise 256 MiB). That needs no daemon.`,
+		Example: "  gpuarb plan\n  gpuarb plan --min 15G\n  gpuarb plan --copies 8 --min 2G --device 0\n  gpuarb plan --copies 4 --streams 8",
+		Args:    argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed("stream-reserve")
 			streams, reserves := command.Flags().Changed("streams"), command.Flags().Changed("min")
 			switch {
-			case !command.Flags().Changed("arms"):
-				return fail(exitUsage, "--arms: say how many run at once; see `gpuarb plan --help`")
 			case reserves && (streams || given):
 				return fail(exitUsage, "--min and --streams are planned one at a time: give one of them")
+			case streams && devices != "":
+				return fail(exitUsage, "--streams computes a product, which is the same on every device: leave out --device")
+			case streams:
+				return a.plan(wanted, reserve, given)
+			case given:
+				return fail(exitUsage, "--stream-reserve: say how many streams: --streams S")
 			case reserves:
-				return a.planReservations(wanted.Arms, minSize)
-			case !streams:
-				return fail(exitUsage, "nothing to plan: give --streams S, or --min SIZE")
+				return a.planReservations(wanted.Copies, minSize, devices)
+			case command.Flags().Changed("copies") || command.Flags().Changed("arms"):
+				return fail(exitUsage, "nothing to plan for the copies: give --min SIZE, or --streams S")
 			}
-			return a.plan(wanted, reserve, given)
+			return a.planNow(devices)
 		},
 	})
-	command.Flags().Uint64Var(&wanted.Arms, "arms", 0, "how many run at once")
-	command.Flags().Uint64Var(&wanted.Streams, "streams", 0, "streams of each")
-	command.Flags().StringVar(&reserve, "stream-reserve", "", "memory of each stream, as 256M")
-	command.Flags().StringVar(&minSize, "min", "", "memory that each reserves, as 2G")
+	flags := command.Flags()
+	flags.Uint64Var(&wanted.Copies, "copies", 1, "how many programs")
+	flags.Uint64Var(&wanted.Copies, "arms", 1, "another name of --copies")
+	hide(flags, "arms")
+	command.MarkFlagsMutuallyExclusive("copies", "arms")
+	flags.Uint64Var(&wanted.Streams, "streams", 0, "streams of each")
+	flags.StringVar(&reserve, "stream-reserve", "", "memory of each stream, as 256M")
+	flags.StringVar(&minSize, "min", "", "memory that each reserves, as 2G")
+	flags.StringVar(&devices, "device", "", "only these devices, as 0 or 0,1; otherwise those that CUDA_VISIBLE_DEVICES and its like let a program see")
+	a.completeDevices(command)
 	return command
 }
 
@@ -71,7 +88,8 @@ func (a *app) plan(p plan, reserve string, given bool) error {
 			return fail(exitUsage, "--stream-reserve: %w", err)
 		}
 	}
-	streams, overA := saturatingProduct(p.Arms, p.Streams)
+	p.Arms = p.Copies
+	streams, overA := saturatingProduct(p.Copies, p.Streams)
 	total, overB := saturatingProduct(streams, uint64(p.StreamReserve))
 	p.Total, p.Saturated = accounting.Bytes(total), total != 0 && (overA || overB)
 	atLeast := ""
@@ -79,7 +97,7 @@ func (a *app) plan(p plan, reserve string, given bool) error {
 		atLeast = "at least "
 	}
 	return a.show(p, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "%d arms × %d streams × %s = %s%s (%d bytes)\n", p.Arms, p.Streams,
+		_, err := fmt.Fprintf(w, "%s × %s × %s = %s%s (%d bytes)\n", counted(p.Copies, "copy", "copies"), counted(p.Streams, "stream", "streams"),
 			sizeText(p.StreamReserve), atLeast, sizeText(p.Total), p.Total)
 		return err
 	})

@@ -141,7 +141,7 @@ func TestCompleteDevices(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
 		d.state.Devices = append(d.state.Devices[:1], figures.DeviceState{Index: 1, Vendor: accounting.VendorCPU, Name: "CPU"})
 	})
-	for line, want := range map[string]string{"run --device": "any emptiest 0 1", "run --prefer": "0", "claim --device": "any 0", "claim --prefer": "0", "limit --device": "0 1"} {
+	for line, want := range map[string]string{"run --device": "any emptiest 0 1", "run --prefer": "0", "claim --device": "any 0", "claim --prefer": "0", "limit --device": "0 1", "ps --device": "0 1", "plan --device": "0"} {
 		got := finish(t, gpuarb(t, daemon.environment(t), append([]string{"__complete"}, append(strings.Fields(line), "")...)...))
 		var words []string
 		for line := range strings.Lines(got.stdout) {
@@ -235,22 +235,23 @@ func TestPlan(t *testing.T) {
 	for _, c := range []struct {
 		env, args, stdout, stderr string
 	}{
-		{"", "--arms 4 --streams 8", "4 arms × 8 streams × 256 MiB = 8 GiB (8589934592 bytes)", ""},
-		{"", "--arms 1 --streams 1 --stream-reserve 1.5G", "1 arms × 1 streams × 1.5 GiB = 1.5 GiB (1610612736 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=64M", "--arms 2 --streams 2", "2 arms × 2 streams × 64 MiB = 256 MiB (268435456 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=1G", "--arms 2 --streams 2", "2 arms × 2 streams × 1 GiB = 4 GiB (4294967296 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2 --stream-reserve 1K", "2 arms × 2 streams × 1 KiB = 4 KiB (4096 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=much", "--arms 1 --streams 1", "1 arms × 1 streams × 256 MiB = 256 MiB (268435456 bytes)",
+		{"", "--copies 4 --streams 8", "4 copies × 8 streams × 256 MiB = 8 GiB (8589934592 bytes)", ""},
+		{"", "--arms 1 --streams 1 --stream-reserve 1.5G", "1 copy × 1 stream × 1.5 GiB = 1.5 GiB (1610612736 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=64M", "--arms 2 --streams 2", "2 copies × 2 streams × 64 MiB = 256 MiB (268435456 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=1G", "--arms 2 --streams 2", "2 copies × 2 streams × 1 GiB = 4 GiB (4294967296 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=64", "--arms 2 --streams 2 --stream-reserve 1K", "2 copies × 2 streams × 1 KiB = 4 KiB (4096 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=much", "--arms 1 --streams 1", "1 copy × 1 stream × 256 MiB = 256 MiB (268435456 bytes)",
 			`gpuarb: GPUARB_STREAM_RESERVE=much is ignored: "much" is no size: it does not start with a number; write bytes, "4GiB", "25%" or "max"` + "\n"},
-		{"", "--arms 4 --streams 4", "4 arms × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)", ""},
-		{"GPUARB_STREAM_RESERVE=0", "--arms 4 --streams 4", "4 arms × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)",
+		{"", "--arms 4 --streams 4", "4 copies × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)", ""},
+		{"GPUARB_STREAM_RESERVE=0", "--arms 4 --streams 4", "4 copies × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)",
 			"gpuarb: GPUARB_STREAM_RESERVE=0 is ignored: must be above 0\n"},
-		{"GPUARB_STREAM_RESERVE=-1", "--arms 4 --streams 4", "4 arms × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)",
+		{"GPUARB_STREAM_RESERVE=-1", "--arms 4 --streams 4", "4 copies × 4 streams × 256 MiB = 4 GiB (4294967296 bytes)",
 			`gpuarb: GPUARB_STREAM_RESERVE=-1 is ignored: "-1" is no size: it is negative` + "\n"},
-		{"", "--arms 18446744073709551615 --streams 2", "18446744073709551615 arms × 2 streams × 256 MiB = at least 15.9 EiB (18446744073709551615 bytes)", ""},
-		{"", "--arms 0 --streams 2", "0 arms × 2 streams × 256 MiB = 0 bytes (0 bytes)", ""},
+		{"", "--arms 18446744073709551615 --streams 2", "18446744073709551615 copies × 2 streams × 256 MiB = at least 15.9 EiB (18446744073709551615 bytes)", ""},
+		{"", "--arms 0 --streams 2", "0 copies × 2 streams × 256 MiB = 0 bytes (0 bytes)", ""},
 		{"", "--arms 1 --streams 3 --json", `{
   "arms": 1,
+  "copies": 1,
   "streams": 3,
   "stream_reserve_bytes": 268435456,
   "total_bytes": 805306368,

@@ -31,7 +31,7 @@ var mistakes = []struct {
 	{`gpuarb status x`, `gpuarb status takes no arguments, and was given "x"`, 2},
 	{`gpuarb completion`, `completion: say what to do: completion bash, `, 2},
 	{`gpuarb completion bsh`, `unknown command "completion bsh": did you mean completion bash`, 2},
-	{`gpuarb plan --min 1G`, `--arms: say how many run at once`, 2},
+	{`gpuarb plan --copies 2`, `nothing to plan for the copies: give --min SIZE, or --streams S`, 2},
 	{`gpuarb queue cancel 99`, `no request waits with ticket 99`, 1},
 	{`gpuarb why 1`, "1 is neither a process that uses gpuarb nor a job; `gpuarb jobs` shows both", 1},
 	{`gpuarb limit --device 0 slot.max=1`, `"slot.max" is no limit of a device; there is slots.max`, 2},

@@ -20,7 +20,7 @@ var printing = []string{
 	"gpuarb devices", "gpuarb devices --json", "gpuarb why", "gpuarb why --json", "gpuarb limit --device 0", "gpuarb limit --device 0 --json",
 	"gpuarb claim", "gpuarb claim --json", "gpuarb claim --index", "gpuarb claim --release",
 	"gpuarb doctor", "gpuarb doctor --json", "gpuarb version", "gpuarb version --json",
-	"gpuarb plan --arms 2 --min 1G", "gpuarb plan --arms 2 --min 1G --json", "gpuarb plan --arms 2 --streams 2 --stream-reserve 1M",
+	"gpuarb plan", "gpuarb plan --json", "gpuarb plan --copies 2 --min 1G", "gpuarb plan --copies 2 --min 1G --json", "gpuarb plan --copies 2 --streams 2 --stream-reserve 1M",
 	"gpuarb events", "gpuarb events --json", "gpuarb metrics", "gpuarb top --once", "gpuarb top --once --compact",
 	"gpuarb status", "gpuarb status --json", "gpuarb config check $config", "gpuarb config check $config --json",
 	"gpuarb run --help", "gpuarb enable --help", "gpuarb disable --help",

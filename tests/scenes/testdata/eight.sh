@@ -20,22 +20,23 @@ done
 
 # A reservation that leaves no memory for a context is refused, with the largest possible
 # reservation: first by the assumed size of a context, and later by its measured size.
-most() { echo $(((8 << 30) - $(gpuarb plan --arms 1 --min 1G --json | sed -n 's/.*"context_bytes": \([0-9]*\).*/\1/p'))); }
+most() { echo $(((8 << 30) - $(gpuarb plan --copies 1 --min 1G --json | sed -n 's/.*"context_bytes": \([0-9]*\).*/\1/p'))); }
 refused() {
     local status=0
     gpuarb run --min 8G --wait -- cudaprog-dlsym 'alloc a 8G' 2>"$scene/err" || status=$?
     [ $status = 125 ]
-    gpuarb plan --arms 8 --min 2G >"$scene/plan"
+    until [ "$(gpuarb jobs --json | grep -c used_bytes)" = "$2" ]; do sleep 0.02; done # the jobs before have ended
+    gpuarb plan --copies 8 --min 2G >"$scene/plan"
     expect "memory.min of 8 GiB on GPU 0 could never be used in full: $1 is the most that can be reserved" "$scene/err"
 }
-refused '7.5 GiB'
-expect 'GPU 0: 8 arms × (2 GiB + 512 MiB for a context) = 20 GiB, of 8 GiB: 3 run at once' "$scene/plan"
+refused '7.5 GiB' 0
+expect 'GPU 0: 8 copies need 20 GiB with their contexts (2.5 GiB each); free now: 8 GiB: 3 run at once, 5 would wait' "$scene/plan"
 mkfifo "$scene/never"
 gpuarb run -- cudaprog-dlsym hold <>"$scene/never" >"$scene/out" &
 holder=$!
 until [ "$(most)" = $(((8 << 30) - (300 << 20))) ]; do sleep 0.1; done
-refused '7.7 GiB'
-expect 'GPU 0: 8 arms × (2 GiB + 300 MiB for a context) = 18.3 GiB, of 8 GiB: 3 run at once' "$scene/plan"
+refused '7.7 GiB' 1
+expect 'GPU 0: 8 copies need 18.3 GiB with their contexts (2.2 GiB each); free now: 7.7 GiB: 3 run at once, 5 would wait' "$scene/plan"
 kill $holder
 wait $holder || true
 for least in "$(most)" max; do
