@@ -64,7 +64,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		}
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, askedBefore: r.Again, place: r.Place}
+		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, askedBefore: r.Again, read: r.Read, place: r.Place}
 	t.looked, t.waitAfter = r.Looked && !r.Chosen, r.waitAfter(l.session.job.Rule.WaitAfter)
 	if r.Fresh {
 		delete(l.bursts, r.Thread)

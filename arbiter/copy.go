@@ -9,7 +9,7 @@ import (
 )
 
 // This file copies the state of the arbiter. The search for a deadlock (deadlock.go) tries on the copy what would happen if jobs released
-// what they hold. The copy has the waiting requests whose clients are present (absent.go), and the jobs of these requests. It shares no
+// what they hold. Contexts count in it as readings have shown them. The copy has the waiting requests whose clients are present (absent.go), and the jobs of these requests. It shares no
 // data that changes with the original, so that it needs no lock.
 
 // copying is a copy in the making.
@@ -152,7 +152,9 @@ func (c *copying) lease(l *lease, of *session) {
 	c.leases[l] = n
 	_ = c.to.ledger.OpenLease(n, of.budget, n.device.Index, l.StreamsMax()) // cannot fail: the device exists
 	if !of.job.releasedAll {
-		n.hold(l.holding())
+		held := l.holding()
+		held.charged, held.beyond = held.charged.Less(l.extra.Assumed()), l.extra.Shown()
+		n.hold(held)
 	}
 	of.leases = append(of.leases, n)
 }

@@ -23,6 +23,26 @@ func (d *device) contextCost() accounting.Bytes {
 	return min(guess.Of(d.Total), d.mostContext())
 }
 
+// contextRoom returns the bytes that a new context counts as until a reading shows it: the expected cost, else a guess. If readings do
+// not name processes, no reading would correct a guess, and there is none.
+func (d *device) contextRoom() accounting.Bytes {
+	if cost := d.contextCost(); cost > 0 || d.rule.ContextReserve != nil || !d.IsGPU() || d.unnamed {
+		return cost
+	}
+	return min(d.policy.ContextGuess.Of(d.Total), d.mostContext())
+}
+
+// assumed returns the bytes that count on a device for contexts that no reading has shown yet. They are an assumption until the next
+// readings, so that no request is refused because of them alone (Arbiter.needsReading).
+func (a *Arbiter) assumed(d *device) (sum accounting.Bytes) {
+	for l := range a.leasesOn(d) {
+		if l.session.alive() && !l.lost {
+			sum = sum.Plus(l.extra.Assumed())
+		}
+	}
+	return sum
+}
+
 // makesContexts reports whether the driver of a lease's process may be making granted contexts: fewer contexts wait than the client asks
 // for or makes. Making a context can take a driver any time, and readings taken meanwhile cannot show it yet.
 func (a *Arbiter) makesContexts(l *lease) bool {

@@ -271,9 +271,12 @@ func TestExpectedContextCostLastsDuringCall(t *testing.T) {
 	if d := w.read(5, x.figure(100)); d.Capacity != 5700 {
 		t.Errorf("five readings while it is being made: capacity %d", d.Capacity)
 	}
-	o := other.alloc(5701)
-	if o.Waiting == 0 {
+	if o := other.alloc(5701); o.Reason != arbiter.ReasonReading {
 		t.Errorf("others are granted what was promised: %+v", o)
+	}
+	o := w.arb.Ask(w.now, arbiter.Request{Lease: other.lease, What: arbiter.WantsBytes, Bytes: 5701, Read: true})
+	if o.Waiting == 0 {
+		t.Errorf("no reading comes, and it does not wait: %+v", o)
 	}
 	w.now = w.now.Add(time.Second)
 	w.arb.Note(0)
@@ -297,7 +300,7 @@ func TestWaitingContextHasNoExpectedCost(t *testing.T) {
 	other := w.client(0, 0)
 	other.must(5700)
 	x.word.told.Making = 1
-	o := x.contexts(1)
+	o := w.arb.Ask(w.now, arbiter.Request{Lease: x.lease, What: arbiter.WantsContexts, Count: 1, Read: true})
 	if o.Waiting == 0 {
 		t.Fatalf("%+v", o)
 	}

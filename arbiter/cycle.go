@@ -80,11 +80,7 @@ func (a *Arbiter) decideWaiting(now time.Time, t *ticket, earlier []*ticket) (wa
 	switch {
 	case a.watch(now, t):
 		return true // watch has called changed: the next pass evaluates it again
-	case v.final:
-		a.refuseTicket(now, t, v.reason, "")
-		return false
-	}
-	if t.lease != nil && !t.lacks(refusingLimit.ofPermits) && !t.waitsForBytes() {
+	case (v.final || t.lease != nil && !t.lacks(refusingLimit.ofPermits) && !t.waitsForBytes()) && !a.needsReading(t):
 		a.refuseTicket(now, t, v.reason, "")
 		return false
 	}

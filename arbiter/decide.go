@@ -31,7 +31,7 @@ func (a *Arbiter) decideNew(now time.Time, t *ticket) {
 		a.countLimit(t)
 	}
 	if v.final {
-		a.refuseTicket(now, t, v.reason, "")
+		a.refuseNew(now, t, v.reason)
 		return
 	}
 	if v.fits == nil || t.any && (v.fits != &t.candidates[0] || len(v.fits.device.permits[permit.Slot]) > 0) {
@@ -50,11 +50,14 @@ func (a *Arbiter) decideNew(now time.Time, t *ticket) {
 		}
 	}
 	if v.final {
-		a.refuseTicket(now, t, v.reason, "")
+		a.refuseNew(now, t, v.reason)
+		return
+	}
+	if !t.resubmitted && a.awaitsReading(now, t) {
 		return
 	}
 	if why := a.mayWait(now, t); why != ReasonNone {
-		a.refuseTicket(now, t, why, "")
+		a.refuseNew(now, t, why)
 		return
 	}
 	if t.askedBefore && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation included this request
@@ -71,6 +74,24 @@ func (a *Arbiter) decideNew(now time.Time, t *ticket) {
 		a.evaluate(t)
 	}
 	a.startWaiting(now, t)
+}
+
+// refuseNew refuses a new request, unless a reading may show room for it.
+func (a *Arbiter) refuseNew(now time.Time, t *ticket, why Reason) {
+	if !a.awaitsReading(now, t) {
+		a.refuseTicket(now, t, why, "")
+	}
+}
+
+// awaitsReading ends a new request with ReasonReading, and returns true, if it lacks room only because of contexts that no reading has shown
+// yet. It then is not decided, whether it may wait or not: the daemon reads the device and asks again.
+func (a *Arbiter) awaitsReading(now time.Time, t *ticket) bool {
+	if t.read || !a.needsReading(t) {
+		return false
+	}
+	a.returnIdle(t)
+	a.finish(now, t, Result{Reason: ReasonReading, Requested: t.bytes})
+	return true
 }
 
 // dropUnusedFor drops slots that no object needs any more, although no client sent a message about that. It does so on the devices on which

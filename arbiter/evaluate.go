@@ -6,6 +6,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 )
 
 // This file evaluates whether a request fits. The entry is evaluate: cycle.go calls it for each waiting request, decide.go for a new
@@ -66,7 +67,7 @@ func (a *Arbiter) evaluateLease(t *ticket) evaluation {
 	l, s := t.lease, t.only()
 	switch t.kind {
 	case WantsContexts:
-		t.bytes = l.contextsNeed(t.count)
+		t.bytes = a.contextsNeed(l, t.count)
 	case WantsStreams: // the count may have been delegated again since the request began to wait
 		a.revokeStreams(l)
 	}
@@ -202,6 +203,43 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	return &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: t.bytes, Remaining: left, Limit: a.ledger.Device(d.Index).Limit}
 }
 
+// needsReading reports whether only contexts that no reading has shown yet refuse a lease's request: it would have room without what is
+// assumed for them.
+func (a *Arbiter) needsReading(t *ticket) bool {
+	l, why := t.lease, t.shortOf()
+	switch {
+	case l == nil || l.device.hung || l.device.unnamed || t.lacks(refusingLimit.ofPermits) || a.assumed(l.device) == 0:
+		return false
+	case why != ReasonDeviceFull && (!a.policy.ChargeOverhead || why != ReasonSharedFull && why != ReasonOverBudget):
+		return false
+	case t.kind == WantsContexts && l.device.contextCost() == 0: // the readings show what its context needs
+		return true
+	}
+	return a.fitsWithoutAssumed(t)
+}
+
+// fitsWithoutAssumed reports whether the limits above a request would have room for it if contexts that no reading has shown took nothing.
+func (a *Arbiter) fitsWithoutAssumed(t *ticket) (fits bool) {
+	defer func(cycle, search bool) { a.cycleNeeded, a.searchNeeded = cycle, search }(a.cycleNeeded, a.searchNeeded)
+	for l := range a.leasesOn(t.lease.device) {
+		if held := l.extra; held.Assumed() > 0 && l.session.alive() && !l.lost {
+			count := func(as reading.Extra) {
+				l.extra = as
+				l.Charge(a.chargeOf(l))
+				l.SetOverhead(l.uncharged())
+			}
+			count(held.Shown())
+			defer count(held)
+		}
+	}
+	for r := range a.chargedNode(t).Refusals(t.memory(t.bytes)) {
+		if _, gain := a.donors(t.lease, r); gain < r.Short {
+			return false
+		}
+	}
+	return true
+}
+
 // refusalOfStart returns the figures of the limit that refuses the start of a job or a session.
 func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	var plain *accounting.Refusal
@@ -229,10 +267,11 @@ func (a *Arbiter) overOwnBudget(t *ticket) *accounting.Refusal {
 }
 
 // ownUse returns the bytes for which a ticket must not wait, because its own program uses them. If of is nil, these are the bytes that its
-// lease uses on the device; else the bytes that its whole job uses there below the shared budget of.
+// lease uses on the device, without contexts that no reading has shown; else the bytes that its whole job uses there below the shared budget
+// of.
 func (a *Arbiter) ownUse(t *ticket, of *shared) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
-		return l.Granted().Less(a.idle(l)).Less(l.Away()).Plus(max(l.Charged(), l.extra.Cost()))
+		return l.Granted().Less(a.idle(l)).Less(l.Away()).Plus(max(l.Charged(), l.extra.Cost())).Less(l.extra.Assumed())
 	}
 	if of == nil {
 		return part(t.lease)

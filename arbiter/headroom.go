@@ -12,25 +12,13 @@ import (
 // budget. The context that uses the headroom neither waits nor is refused. With charge_overhead, contexts are charged to the budgets and so
 // to the reservations; then there is no headroom. evaluate.go, renew.go and serve.go call this file.
 
-// headroomCost returns the headroom of a new reservation on a device.
+// headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, it is a guess.
+// Without the guess, two jobs that start at the same time would both be promised the memory that their contexts take.
 func (d *device) headroomCost() accounting.Bytes {
 	if d.policy.ChargeOverhead {
 		return 0
 	}
 	return d.contextRoom()
-}
-
-// contextRoom returns the bytes that the first context of a program takes on a device. If the cost of a context is not known there yet, it
-// returns an estimate. Without the estimate, two jobs that start at the same time would both be promised the memory that their contexts
-// take.
-func (d *device) contextRoom() accounting.Bytes {
-	if cost := d.contextCost(); cost > 0 || d.rule.ContextReserve != nil {
-		return cost
-	}
-	if !d.IsGPU() {
-		return 0
-	}
-	return min(d.policy.ContextGuess.Of(d.Total), d.mostContext())
 }
 
 // mostMin returns the most bytes that one memory.min on a device can reserve, with headroom.
@@ -69,13 +57,23 @@ func (a *Arbiter) checkMin(b *accounting.Budget, d *device, least accounting.Byt
 	return a.ledger.CheckMin(b, d.Index, least, d.headroomFor(b, least))
 }
 
-// contextsNeed returns the bytes that must be granted for n new contexts of a lease. It subtracts unused headroom for one context, and the
+// contextsNeed returns the bytes that must be granted for n new contexts of a lease. If their cost is not known, and no other context whose
+// reading will show it is unread, they need nothing: the driver alone can tell whether there is room.
+func (a *Arbiter) contextsNeed(l *lease, n int) accounting.Bytes {
+	cost := l.device.contextCost()
+	if cost == 0 && a.assumed(l.device) > 0 {
+		cost = l.device.contextRoom()
+	}
+	return l.newContexts(n, cost)
+}
+
+// newContexts returns what n new contexts of a lease take if each costs this much. It subtracts unused headroom for one context, and the
 // bytes of ended contexts of the lease.
-func (l *lease) contextsNeed(n int) accounting.Bytes {
+func (l *lease) newContexts(n int, cost accounting.Bytes) accounting.Bytes {
 	if l.isOffered() {
 		n--
 	}
-	return l.device.contextCost().Times(uint64(n)).Less(l.extra.FreedContexts())
+	return cost.Times(uint64(n)).Less(l.extra.FreedContexts())
 }
 
 // offered returns the bytes of unused headroom for the next context of a lease; 0: none.

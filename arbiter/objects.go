@@ -49,6 +49,7 @@ func (a *Arbiter) countExisting(now time.Time, l *lease, thread uint32, n int, w
 	a.countContexts(l, thread, n, what)
 	if what == WantsContexts {
 		l.extra.ContextsMade(now)
+		a.updateCost(now, l, func() { l.extra.Expect(l.device.contextRoom().Times(uint64(n))) })
 	}
 	if !l.lost && !a.hasSlot(l, thread) && a.slotIsFree(l, thread) {
 		a.takeSlot(now, l, thread)

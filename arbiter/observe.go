@@ -57,9 +57,9 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	if listed && first.unverified && figure.Bytes >= p.Used() {
 		a.confirmLeases(now, leases)
 	}
-	resetMark := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, MaxContext: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
+	resetMark := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, MaxContext: d.mostContext(), Early: d.early}, first.session.process.UID, figure.Bytes, listed)
 	for i, n := range p.Away(figure.Bytes) {
-		if l := living[i]; l.device.IsGPU() && (n > 0 || l.awayShown) {
+		if l := living[i]; l.device.IsGPU() && !d.early && (n > 0 || l.awayShown) {
 			l.SetAway(n)
 			a.publishAway(l)
 		}

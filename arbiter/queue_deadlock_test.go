@@ -113,7 +113,7 @@ func (r *reference) copy(counts func(*refJob) bool) *reference {
 			j.sessions = append(j.sessions, &n)
 			for _, l := range s.leases {
 				x := *l
-				x.session, x.device = &n, devices[l.device]
+				x.session, x.device, x.costs = &n, devices[l.device], 0 // no reading has shown its contexts
 				for thread := range x.quiet {
 					x.quiet[thread] = x.quiet[thread] || r.scope == rules.ScopeThread && thread > 0 && !r.waits(s, thread)
 				}

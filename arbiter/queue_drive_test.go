@@ -37,6 +37,9 @@ type drive struct {
 	afterwards      bool // the last request had to wait at first, and its decision came after its call; settled has compared it
 	pressures       refPressures
 	held            []arbiter.Result // taken from the arbiter, and not compared yet
+	mustRead        bool             // the last request was to be decided after a reading only
+	toldToRead      bool             // the arbiter wanted that
+	resubmits       bool             // the request was made before, and keeps its place
 }
 
 // ageOfWaiters is the age after which requests of "waiter" block jobs that have held memory for longer.
@@ -416,7 +419,7 @@ func (d *drive) alloc() {
 	if managed && d.rng.IntN(2) == 0 {
 		n *= 10 // more than the device has
 	}
-	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Managed: managed, Thread: thread, NoWait: noWait})
+	o := d.askLease(arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Managed: managed, Thread: thread, NoWait: noWait})
 	d.logf("session %d of job %d thread %d device %d: alloc %d (managed: %v, no wait: %v) -> %v %d %v %d", l.session.id, l.session.job.id, thread, l.device.index, n, managed, noWait,
 		o.Granted, o.Waiting, o.Reason, o.Remaining)
 	t := &refTicket{kind: 'a', job: l.session.job, lease: l, thread: thread, n: n, managed: managed}
@@ -433,10 +436,21 @@ func (d *drive) object(kind byte, count int) {
 	if kind == 'c' {
 		what = arbiter.WantsContexts
 	}
-	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: what, Count: count, Thread: thread})
+	o := d.askLease(arbiter.Request{Lease: l.lease, What: what, Count: count, Thread: thread})
 	got := answer{o.Granted, o.Waiting, o.Reason}
 	d.logf("session %d thread %d device %d: %c -> %+v", l.session.id, thread, l.device.index, kind, got)
 	d.ask(t, got, false)
+}
+
+// askLease makes a request of a lease. If the arbiter wants a reading first, it notes that, and asks again as if no reading had shown any
+// context.
+func (d *drive) askLease(r arbiter.Request) arbiter.Result {
+	o := d.arb.Ask(d.world.now, r)
+	if d.toldToRead = o.Reason == arbiter.ReasonReading; d.toldToRead {
+		r.Read = true
+		o = d.arb.Ask(d.world.now, r)
+	}
+	return o
 }
 
 func (d *drive) ask(t *refTicket, got answer, noWait bool) {
@@ -460,6 +474,10 @@ func (d *drive) decided(t *refTicket, got answer) *outcome {
 	t.parked, t.id = d.reference.now, got.ticket
 	d.changed()
 	f := d.decide(t)
+	if d.mustRead != d.toldToRead {
+		d.fail("a reading was to be asked for: %v", d.mustRead)
+	}
+	d.toldToRead = false
 	if f == nil {
 		f = d.settled(t)
 	} else {
@@ -480,6 +498,7 @@ func (d *drive) decided(t *refTicket, got answer) *outcome {
 // decide evaluates a new request; nil: it waits.
 func (d *drive) decide(t *refTicket) *outcome {
 	r := d.reference
+	d.mustRead = false
 	if why := r.never(t); why != arbiter.ReasonNone {
 		return &outcome{ticket: t, reason: why}
 	}
@@ -503,6 +522,7 @@ func (d *drive) decide(t *refTicket) *outcome {
 	case t.job.noWait:
 		why = arbiter.ReasonBusy
 	}
+	d.mustRead = (why != arbiter.ReasonNone || !d.resubmits) && r.mustRead(t, needs[0])
 	if why == arbiter.ReasonNone {
 		return nil
 	}

@@ -552,6 +552,29 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	return n
 }
 
+// mustRead reports whether a request that is refused for lack of bytes has room on the device as far as readings have shown contexts. No
+// reading has shown those of living processes.
+func (r *reference) mustRead(t *refTicket, n need) bool {
+	if t.lease == nil || n.slot || n.wish || n.shared || n.user || n.cgroups != 0 || !n.bytes {
+		return false
+	}
+	d := t.lease.device
+	var all, unread accounting.Bytes
+	for _, j := range r.jobs {
+		unread += costOf(j, d, true)
+		costs := costOf(j, d, false) - costOf(j, d, true)
+		if j.reserved(d) > 0 {
+			costs = max(costs, r.context)
+		}
+		all += committedThere(j, d) + costs
+	}
+	room := r.count(d).room
+	r.count(d).room = d.total.Less(all)
+	fits := !r.look(t, d, bars{}).hardBytes
+	r.count(d).room = room
+	return fits && unread > 0
+}
+
 func (r *reference) spots(t *refTicket) []*refDevice {
 	if t.kind == 'j' && t.any { // a lost device may come back
 		return slices.DeleteFunc(slices.Clone(t.choice), func(d *refDevice) bool { return d.lost })
@@ -574,7 +597,7 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	}
 	d, j := t.lease.device, t.job
 	if t.kind == 'c' {
-		if n := r.beside(t); r.look(t, d, bars{}).hardBytes && t.lease.used-t.lease.managed+t.lease.costs+n > d.total {
+		if n := r.beside(t); r.look(t, d, bars{}).hardBytes && t.lease.used-t.lease.managed+n > d.total {
 			return arbiter.ReasonDeviceFull
 		}
 		return arbiter.ReasonNone
@@ -607,7 +630,7 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 		return arbiter.ReasonSharedFull
 	case n.hardShared && usedBy(j, d, true)+t.n > min(r.shared, d.total):
 		return arbiter.ReasonSharedFull
-	case n.hardBytes && t.lease.used-t.lease.managed+t.lease.costs+t.n > d.total:
+	case n.hardBytes && t.lease.used-t.lease.managed+t.n > d.total:
 		return arbiter.ReasonDeviceFull
 	}
 	return arbiter.ReasonNone
@@ -757,7 +780,7 @@ func (r *reference) step() (outcome, bool) {
 		if ok {
 			return r.serve(t, at), true
 		}
-		if t.lease != nil && !t.job.wait && !needs[0].slot && !needs[0].wish { // it has its slot, and does not wait for bytes
+		if t.lease != nil && !t.job.wait && !needs[0].slot && !needs[0].wish && !r.mustRead(t, needs[0]) { // it has its slot, and does not wait for bytes
 			r.drop(t)
 			why := arbiter.ReasonDeviceFull
 			if needs[0].shared || needs[0].user || needs[0].cgroups != 0 {

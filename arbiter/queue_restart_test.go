@@ -187,12 +187,14 @@ func (d *drive) again(t *refTicket, place arbiter.Place) {
 		t.job.id, got = info.ID, answer{ticket: info.Waiting, refused: reasonOf(err)}
 	} else {
 		what := map[byte]arbiter.RequestKind{'a': arbiter.WantsBytes, 's': arbiter.WantsStreams, 'c': arbiter.WantsContexts}[t.kind]
-		o := d.arb.Ask(d.world.now, arbiter.Request{Lease: t.lease.lease, What: what, Bytes: t.n, Managed: t.managed, Count: t.count, Thread: t.thread, Place: place})
+		o := d.askLease(arbiter.Request{Lease: t.lease.lease, What: what, Bytes: t.n, Managed: t.managed, Count: t.count, Thread: t.thread, Place: place})
 		got = answer{o.Granted, o.Waiting, o.Reason}
 	}
+	d.resubmits = true
 	if f := d.decided(t, got); f != nil && f.reason != arbiter.ReasonNone && t.kind == 'j' {
 		d.forget(t.job)
 	}
+	d.resubmits = false
 }
 
 // restart replaces the arbiter by a new one, which restores jobs, sessions and leases from their records; then the

@@ -43,6 +43,19 @@ func (a *Arbiter) Reading(device int) *Reading {
 // Leased reports whether the device had a lease when the reading began. Without one, nothing shows utilisation. It needs no lock.
 func (r *Reading) Leased() bool { return r != nil && r.leased }
 
+// Unread reports whether contexts on a device that were made after since are not yet confirmed by readings. The daemon then reads the device
+// as soon as it may.
+func (a *Arbiter) Unread(device int, since time.Time) bool {
+	if d := a.device(device); d != nil && !d.unnamed {
+		for l := range a.leasesOn(d) {
+			if l.session.alive() && !l.lost && l.extra.MadeAt().After(since) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Figures stores what the device reported. It needs no lock.
 func (r *Reading) Figures(u Usage) {
 	r.usage, r.figures = u, make(map[int]ProcessUsage, len(u.Processes))
@@ -71,6 +84,7 @@ func (r *Reading) Apply(now time.Time) {
 		return
 	}
 	defer a.cycle(now)
+	d.early = r.usage.Early
 	if d.began, d.figures = r.usage.Began, r.figures; d.began.IsZero() {
 		d.began = now
 	}

@@ -143,7 +143,9 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.SetAway(held.Away)
 	l.Force(accounting.Streams, streams)
 	l.delegated, l.delegatedMax = true, maxRestoredStreams // the earlier daemon may have delegated the count, and the page shows whether it did
-	l.contexts = min(max(held.Contexts, 0), maxObjects)
+	if l.contexts = min(max(held.Contexts, 0), maxObjects); l.contexts > 0 {
+		l.extra.ContextsMade(now) // the device is read early, to know what they cost
+	}
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, held.Lost
 	if granted > 0 && !held.Unverified { // it was opened under an earlier configuration, and goes on
 		l.outside = false

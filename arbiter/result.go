@@ -33,6 +33,7 @@ const (
 	ReasonSlots             // slots.max is reached, or another job has the device alone
 	ReasonThreads           // more threads of the process have objects than the arbiter tracks
 	ReasonCrowded           // the request may wait, but the queue is full: the client must ask again
+	ReasonReading           // readings of the device decide: the daemon must ask again after the next one
 	reasons
 )
 
@@ -40,7 +41,7 @@ const (
 func (r Reason) String() string {
 	names := [reasons]string{
 		"", "over_budget", "shared_full", "device_full", "too_large", "streams", "device_lost",
-		"denied", "no_lease", "range", "busy", "timeout", "cancelled", "deadlock", "slots", "threads", "crowded",
+		"denied", "no_lease", "range", "busy", "timeout", "cancelled", "deadlock", "slots", "threads", "crowded", "reading",
 	}
 	if int(r) < len(names) {
 		return names[r]

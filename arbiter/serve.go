@@ -68,7 +68,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	default:
 		cost := t.bytes
 		if t.kind == WantsContexts {
-			cost = cost.Plus(l.offered())
+			cost = max(cost, l.newContexts(t.count, l.device.contextRoom())).Plus(l.offered())
 			l.extra.ReuseFreed(l.device.contextCost().Times(uint64(t.count)))
 		}
 		a.countContexts(l, t.thread, t.count, t.kind)

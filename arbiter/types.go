@@ -177,6 +177,7 @@ type Request struct {
 	Aside   bool   // refuse with ReasonCrowded instead of waiting, because the client has no connection left to wait on
 	Again   bool   // the last answer was ReasonCrowded: refuse with ReasonCancelled if the requests of the job have just been cancelled
 	Noticed bool   // the objects exist already: the request is never refused and never waits
+	Read    bool   // the daemon has waited for readings: decide now, without ReasonReading
 	Place   Place  // place of a resubmitted request
 }
 
@@ -211,6 +212,7 @@ type ProcessUsage struct {
 type Usage struct {
 	Device    int
 	Unnamed   bool // the device does not report single processes; Processes is empty
+	Early     bool // it was taken early, because contexts were made (Arbiter.Unread); other readings are a second apart
 	Processes []ProcessUsage
 	// Utilisation is the share of the device's processors that processes used of late, in percent, by PID. A process that is missing used
 	// none. nil: the device does not tell.

@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"math"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -50,21 +51,33 @@ func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
 func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
 	r.NoWait, r.Aside, r.Again = flags&ipc.FlagNoWait != 0, flags&ipc.FlagAside != 0, flags&ipc.FlagAgain != 0
 	retry := flags&ipc.FlagRetry != 0
-	out, err := cl.decide(h, slot, retry, r)
-	if err != nil || out.Waiting != 0 {
-		return err
+	for began := cl.d.now(); ; retry = false {
+		out, device, err := cl.decide(h, slot, retry, &r)
+		if err != nil || out.Waiting != 0 {
+			return err
+		}
+		if out.Reason != arbiter.ReasonReading {
+			return cl.replyDecision(h, r, out)
+		}
+		left := readingPatience - cl.d.now().Sub(began)
+		r.Read = left <= 0
+		cl.turn.WhileReleased(func() { cl.d.awaitReading(device, left) })
 	}
-	return cl.replyDecision(h, r, out)
 }
 
-// decide asks the arbiter to decide a request of a lease, and records the grant or the waiting request.
-func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Result, error) {
+// readingPatience is how long a request may take because readings have not shown contexts yet. It is less than the time
+// after which a library takes the daemon for gone.
+const readingPatience = 2 * time.Second
+
+// decide asks the arbiter to decide a request of a lease, and records the grant or the waiting request. It returns the
+// device of the lease. If the arbiter wants a reading first, nothing is recorded, and r keeps the place in the queue.
+func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r *arbiter.Request) (arbiter.Result, int, error) {
 	d := cl.d
 	cl.takeLock()
 	defer d.unlock()
 	l, err := cl.leaseLocked(slot)
 	if err != nil {
-		return arbiter.Result{}, err
+		return arbiter.Result{}, 0, err
 	}
 	r.Lease = l.ID
 	now := d.now()
@@ -77,8 +90,10 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 			r.Count = 0 // Resume has reported the lower count already. A client of an old version keeps the higher count.
 		}
 	}
-	out := d.arb.Ask(now, r)
+	out := d.arb.Ask(now, *r)
 	switch {
+	case out.Reason == arbiter.ReasonReading:
+		return out, l.Device, nil
 	case r.What == arbiter.WantsBytes:
 		faults.At("alloc.decided")
 	case r.Count != 0:
@@ -87,11 +102,11 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 		faults.At("objects.decided")
 	}
 	if out.Waiting != 0 {
-		cl.parkRequestLocked(h, l, r, out.Waiting)
+		cl.parkRequestLocked(h, l, *r, out.Waiting)
 	} else {
 		cl.noteReceiptLocked(receipt{lease: l, got: out.Receipt})
 	}
-	return out, nil
+	return out, l.Device, nil
 }
 
 // parkRequestLocked parks a request of a lease that must wait. It is a separate function because its closures move its

@@ -63,3 +63,10 @@ func (d *Daemon) wakeReaders() {
 		signal(r.wake)
 	}
 }
+
+// readSoon wakes the reader of a device.
+func (d *Daemon) readSoon(index int) {
+	if r := d.readers()[index]; r != nil {
+		signal(r.wake)
+	}
+}

@@ -31,6 +31,9 @@ const (
 	// readPauseFactor sets the pause after a reading, as a multiple of its duration, up to readOften. Readings thus
 	// take a tenth of the time. If many processes die in quick succession, one reading covers all of them.
 	readPauseFactor = 9
+	// contextPatience is how long a device is read often after a context was granted there. A driver takes a second or
+	// two to make one.
+	contextPatience = 5 * time.Second
 	// hungAfter is how long a device may take to answer before it counts as hung. A card that resumes takes seconds.
 	hungAfter = 5 * time.Second
 	// startPatience is how long the start waits for the devices' first answers.
@@ -50,15 +53,17 @@ func (r *reader) run(ctx context.Context) {
 	defer r.d.catchPanic(nil)
 	began := r.d.now()
 	compared := began // start of the last reading with compare set (see read)
-	r.read(began, true)
+	r.read(began, true, false)
 	close(r.first)
 	for r.wait(ctx, began, compared) {
 		began = r.d.now()
-		compare := began.Sub(compared) >= readEvery
+		compare, early := began.Sub(compared) >= readEvery, false
 		if compare {
 			compared = began
+		} else {
+			early = r.unread(began)
 		}
-		r.read(began, compare)
+		r.read(began, compare || early, early)
 		r.findKeepers() // for dead processes whose memory is still in use
 	}
 }
@@ -97,8 +102,8 @@ func (r *reader) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 	return true
 }
 
-// urgent reports whether the next reading is due as soon as possible because a lease drains on this device. After
-// reclaimPatience the arbiter counts the memory as unmanaged, and reading often has no further use.
+// urgent reports whether the next reading is due as soon as possible: a lease drains on this device, or a context was
+// made there. After reclaimPatience the arbiter counts the memory as unmanaged, and reading often has no further use.
 func (r *reader) urgent() bool {
 	now := r.d.now()
 	r.d.lock()
@@ -108,7 +113,14 @@ func (r *reader) urgent() bool {
 			return true
 		}
 	}
-	return false
+	return r.d.arb.Unread(r.index, now.Add(-contextPatience))
+}
+
+// unread reports whether readings have still to show contexts of this device.
+func (r *reader) unread(now time.Time) bool {
+	r.d.lock()
+	defer r.d.unlock()
+	return r.d.arb.Unread(r.index, now.Add(-contextPatience))
 }
 
 // every returns the time between two readings of the device. A device that is lost, does not answer or is awaited by
@@ -125,9 +137,9 @@ func (r *reader) every() time.Duration {
 func (r *reader) shouldSkip() bool { return r.every() == readIdle && r.d.inv.Suspended(r.index) }
 
 // read takes one reading. If compare is set, the arbiter compares it with the use of the leases, once a second: a
-// difference counts only if it lasts from one such reading to the next. Every reading shows whose memory is free
-// again.
-func (r *reader) read(began time.Time, compare bool) {
+// difference counts only if it lasts from one such reading to the next. If early is set too, the reading comes before
+// that second is over, because a context was made. Every reading shows whose memory is free again.
+func (r *reader) read(began time.Time, compare, early bool) {
 	d := r.d
 	var reading *arbiter.Reading
 	if compare {
@@ -146,7 +158,7 @@ func (r *reader) read(began time.Time, compare bool) {
 		return
 	}
 	if compare {
-		r.figures(reading, began, usage, utilisation)
+		r.figures(reading, began, early, usage, utilisation)
 	}
 	d.lock()
 	defer d.unlock()
@@ -179,8 +191,8 @@ func (r *reader) prepare() *arbiter.Reading {
 
 // figures passes the device's figures to the arbiter's reading, with the owner of each process. The daemon's lock
 // must not be held.
-func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.Usage, utilisation map[int]int) {
-	u := arbiter.Usage{Device: r.index, Began: began, Unnamed: !usage.ProcessesKnown, Utilisation: utilisation}
+func (r *reader) figures(to *arbiter.Reading, began time.Time, early bool, usage inventory.Usage, utilisation map[int]int) {
+	u := arbiter.Usage{Device: r.index, Began: began, Early: early, Unnamed: !usage.ProcessesKnown, Utilisation: utilisation}
 	jobs := sync.OnceValue(r.d.members)
 	for _, p := range usage.Processes {
 		pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}

@@ -22,6 +22,7 @@ func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.RequestKind, out 
 		l.Record.SetObjects(uint32(out.Current), l.Record.Contexts)
 	default:
 		l.Record.SetObjects(l.Record.Streams, uint32(out.Current))
+		d.readSoon(l.Device)
 	}
 	d.keepMakersLocked(l)
 }

@@ -26,14 +26,32 @@ type Extra struct {
 	before        accounting.Bytes // bytes used at the beginning of a reading that is not yet compared
 	recent        accounting.Bytes // most bytes seen in use since the last reading began
 	steady        accounting.Bytes // bytes used at the last reading
+	changedAt     time.Time        // when the last reading began at which the bytes used had changed
 	trusted       accounting.Bytes // Overhead without Excess when the credit word became spoiled
 }
 
-// confirmationsNeeded is the number of readings after which expected is dropped: no context can still be in the making.
+// confirmationsNeeded is the number of readings, a second apart, after which expected is dropped: no context can still be in the making.
 const confirmationsNeeded = 2
 
 // Cost returns the extra usage: the larger of what readings show and what is expected.
 func (b *Extra) Cost() accounting.Bytes { return max(b.Overhead, b.expected) }
+
+// Assumed returns the part of Cost that no reading has shown: the expected cost of contexts above what readings show.
+func (b *Extra) Assumed() accounting.Bytes { return b.expected.Less(b.Overhead) }
+
+// Shown returns a copy of b in which only what readings have shown counts.
+func (b Extra) Shown() Extra {
+	b.expected = 0
+	return b
+}
+
+// MadeAt returns when contexts that readings have not confirmed were last made; the zero time: readings have confirmed all.
+func (b *Extra) MadeAt() time.Time {
+	if b.Confirmed() {
+		return time.Time{}
+	}
+	return b.expectedAt
+}
 
 // Confirmed reports whether readings have shown all contexts.
 func (b *Extra) Confirmed() bool { return b.confirmations >= confirmationsNeeded }

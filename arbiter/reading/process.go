@@ -46,6 +46,8 @@ type Member struct {
 	Streams  accounting.Bytes // bytes that its streams are charged with
 	Report   ClientReport
 	Spoiled  bool // the credit word is spoiled, and not used
+
+	moved bool // its usage has changed since the last reading
 }
 
 // Process is all leases of a process on a device in one reading. The zero value has none.
@@ -71,7 +73,8 @@ func (p *Process) Add(m Member) {
 	p.least = p.least.Plus(min(m.Used.Less(m.managed), m.before))
 	m.before = 0
 	p.used, p.most = p.used.Plus(used), p.most.Plus(max(m.recent, used, m.Peak))
-	p.changed = p.changed || m.Used != used || m.Used != m.steady || !m.Confirmed()
+	m.moved = m.Used != used || m.Used != m.steady
+	p.changed = p.changed || m.moved || !m.Confirmed()
 	m.steady = m.Used
 	p.contexts = min(p.contexts+m.Contexts, maxContexts)
 	p.streams = p.streams.Plus(m.Streams)
@@ -108,23 +111,54 @@ type Device struct {
 	Costs      *Costs
 	Began      time.Time        // when the reading began
 	MaxContext accounting.Bytes // largest cost of a context that is accepted
+	Early      bool             // the reading was taken early because a context was made
+}
+
+// settledFor is how long the usage of a process must have been unchanged before an early reading of it counts. Bytes are used from the
+// moment in which they are granted, and the device shows them when the driver has answered: until then the overhead seems too small.
+const settledFor = 50 * time.Millisecond
+
+// settled reports whether a reading shows at least the overhead that the process really has. Either no allocation was in flight: the process
+// uses nothing, or its usage has not changed for settledFor. Or the reading shows all that was expected.
+func (p *Process) settled(d Device, figure accounting.Bytes) bool {
+	unchanged, expected := true, accounting.Bytes(0)
+	for _, m := range p.members {
+		if m.moved || m.changedAt.IsZero() {
+			m.changedAt = d.Began
+		}
+		unchanged = unchanged && d.Began.Sub(m.changedAt) >= settledFor
+		expected = expected.Plus(m.expected)
+	}
+	return p.most == p.used && (unchanged || p.used == 0) || expected > 0 && figure.Less(p.most) >= expected
 }
 
 // Read compares the reading of a process with what its members use. listed is false if the reading does not list the process. It returns
 // true if a low-water mark of a credit word explained some usage; the caller must reset the marks, so that they explain it only once.
+//
+// Readings are a second apart. An early reading may follow the last one at once. It counts alone, but only if it is settled, and it says
+// nothing of excess.
 func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed bool) (resetMark bool) {
 	first := p.members[0].Extra
+	settled := p.settled(d, figure)
+	if d.Early && !settled {
+		return p.most > p.used
+	}
 	var overhead accounting.Bytes
 	if listed {
 		overhead = figure.Less(p.used)
 	}
 	first.Overhead, first.last = min(overhead, first.last), overhead
+	if d.Early {
+		first.Overhead = overhead
+	}
 	if d.Began.After(first.freedAt) { // Overhead no longer contains these bytes, because the contexts ended before the reading began
 		first.freed = 0
 	}
 	first.freed = min(first.freed, first.Overhead)
-	resetMark = p.findExcess(figure, d.Costs.leastOf(uid, d.MaxContext))
-	p.confirm(d, uid)
+	if first.Excess = min(first.Excess, first.Overhead); !d.Early {
+		resetMark = p.findExcess(figure, d.Costs.leastOf(uid, d.MaxContext))
+	}
+	p.confirm(d, uid, settled)
 	return resetMark
 }
 
@@ -149,14 +183,19 @@ func (p *Process) findExcess(figure, context accounting.Bytes) (resetMark bool) 
 }
 
 // confirm compares the expected cost of contexts with what the device shows. The second reading that began after they were made replaces
-// the expected cost, whatever it shows, and gives the cost of the next context.
-func (p *Process) confirm(d Device, uid uint32) {
+// the expected cost, whatever it shows, and gives the cost of the next context; of early readings it is the first. In the first second only
+// settled readings count.
+func (p *Process) confirm(d Device, uid uint32, settled bool) {
 	proves := false
 	for _, m := range p.members {
-		if d.Began.Before(m.expectedAt) || m.making || m.Confirmed() {
+		since := d.Began.Sub(m.expectedAt)
+		if since < 0 || !settled && since < time.Second || m.making || m.Confirmed() {
 			continue
 		}
-		if m.confirmations++; m.Confirmed() {
+		if m.confirmations++; d.Early {
+			m.confirmations = confirmationsNeeded
+		}
+		if m.Confirmed() {
 			m.expected, proves = 0, true
 		}
 	}
@@ -167,7 +206,7 @@ func (p *Process) confirm(d Device, uid uint32) {
 	if proves {
 		d.Costs.remember(first.Lease, first.Overhead.Less(first.Excess)/accounting.Bytes(p.contexts))
 	}
-	if !p.changed && p.report.Known && !p.report.Soft && !first.Spoiled {
+	if !d.Early && !p.changed && p.report.Known && !p.report.Soft && !first.Spoiled {
 		d.Costs.lower(uid, first.Overhead/accounting.Bytes(p.contexts))
 	}
 }

@@ -29,6 +29,7 @@ static const char usage[] =
     "                        that is initialised again\n"
     "  busy PID DEV PERCENT  how much of a device's processors a process uses, as NVML reports it\n"
     "  asked DEV             how many calls of NVML's named a device\n"
+    "  lacked DEV            how many requests found too little free memory on a device\n"
     "  hang DEV, answer DEV  NVML does not answer for a device, or (DEV is init) at all, and does\n"
     "  release [PID]         give back now what dead processes hold (SIMCUDA_RELEASE_DELAY_MS)\n"
     "  fail RULE             add a fault: FUNCTION:WHEN:WHAT[:process][:pid=N]\n"
@@ -205,6 +206,14 @@ static int cmd_asked(struct sim_state *s, const char *dev) {
     return 0;
 }
 
+static int cmd_lacked(struct sim_state *s, const char *dev) {
+    int d = device_arg(s, dev);
+    if (d < 0)
+        return fail("no such device");
+    printf("%" PRIu64 "\n", atomic_load(&s->dev[d].lacked));
+    return 0;
+}
+
 // Makes or removes the file that lets NVML hang, for one device or at the initialisation.
 static int cmd_hang(struct sim_state *s, const char *what, bool hang) {
     char path[4096];
@@ -311,6 +320,8 @@ static int run(struct sim_state *s, int argc, char **argv) {
         return cmd_busy(s, a, b, argv[4]);
     if (!strcmp(c, "asked") && a && !b)
         return cmd_asked(s, a);
+    if (!strcmp(c, "lacked") && a && !b)
+        return cmd_lacked(s, a);
     if (!strcmp(c, "hang") && a && !b)
         return cmd_hang(s, a, true);
     if (!strcmp(c, "answer") && a && !b)

@@ -87,6 +87,7 @@ struct sim_device {
     uint32_t hidden;         // CUDA shows it, and NVML does not
     uint32_t instance_of;    // MIG instance: number of its GPU + 1; else 0
     _Atomic uint64_t asked;  // number of NVML calls that named it
+    _Atomic uint64_t lacked; // number of requests that found too little free memory
 };
 
 // Memory of one process on one device. Only that process writes it, under the lock.

@@ -245,7 +245,10 @@ bool sim_take(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta
     if (d.user + d.extra > 0 && (uint64_t)(d.user + d.extra) > sim_capacity(s, dev))
         return false;
     sim_reap(s);
-    return try_take(s, p, dev, d);
+    bool fits = try_take(s, p, dev, d);
+    if (!fits)
+        atomic_fetch_add(&s->dev[dev].lacked, 1);
+    return fits;
 }
 
 void sim_give_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d) {
