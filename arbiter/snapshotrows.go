@@ -37,7 +37,7 @@ func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
 		}
 	}
 	l.setBy(&to)
-	to.Util, to.UnusedMs = l.use.util, l.unused(now).Milliseconds()
+	to.Util, to.UnusedMs = l.util, l.unused(now).Milliseconds()
 	a.activity(&to, l, now)
 	if l.session.alive() && !l.lost {
 		to.Pending = min(l.word.Pending(), l.lastUsed)

@@ -255,18 +255,12 @@ type lease struct {
 	extra        reading.Extra    // usage of the device in addition to granted bytes
 	announced    bool             // EventExcess was recorded
 	reported     accounting.Bytes // bytes granted at the last EventGranted
-	touched      time.Time        // when the lease last asked for something, or lost its slot
-	use          use
+	touched      time.Time        // when the process was last seen to use the device, or the lease lost its slot
+	noted        accounting.Bytes // bytes used when use.go last saw a call
+	util         *int             // share of the device's processors that the process used of late, in percent; nil: the device does not tell
 	admitted     uint64
 	denied       uint64
 	atMax        uint64
-}
-
-// use is what was seen of the use of a lease's device. It is for display, and begins with the daemon.
-type use struct {
-	seen  time.Time        // when a call or utilisation was last seen; zero: not yet
-	bytes accounting.Bytes // bytes used then, because a client of an earlier library shows no calls
-	util  *int             // share of the device's processors that the process used of late, in percent; nil: the device does not tell
 }
 
 // limit is a limit on one device at which requests wait.

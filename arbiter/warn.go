@@ -69,7 +69,7 @@ func (a *Arbiter) times(j *job) (idle, begun time.Time) {
 				begun = l.opened
 			}
 			if s.alive() {
-				idle = later(idle, l.lastUse())
+				idle = later(idle, l.touched)
 			}
 		}
 	}
