@@ -99,6 +99,9 @@ func jobFamilies() []family {
 		gauge("job_info", "User and name of a job; always 1.", appendLabels(labels, "user", "job_name"), jobInfo),
 		gauge("job_memory_bytes", "Memory of a job on a device, by kind.", appendLabels(labels, appendLabels(deviceLabels, "kind")...), jobMemory),
 		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device; absent without a limit.", appendLabels(labels, deviceLabels...), jobLimit),
+		gauge("job_utilization_ratio", "Share of a device's processors that the processes of a job used of late; absent where the device does not tell.",
+			appendLabels(labels, deviceLabels...), jobUtilization),
+		gauge("job_idle_seconds", "Time since a process of a job last used a device.", appendLabels(labels, deviceLabels...), jobIdle),
 		counter("job_pressure_seconds_total", "How long a job waited for memory (some), and how long no thread of it could continue meanwhile (full).",
 			appendLabels(labels, "kind"), jobPressure),
 	}

@@ -46,12 +46,12 @@ func sample() figures.Snapshot {
 		Version: "1.2.3",
 		Devices: []figures.DeviceState{
 			{Index: 0, Vendor: "nvidia", Name: hostile, UUID: "GPU-0", PCI: "0000:01:00.0", Total: 10 * gib, Reserve: gib, Unmanaged: gib, Overhead: gib,
-				Capacity: 7 * gib, Used: 2 * gib, Granted: 3 * gib, Reserved: 4 * gib, Committed: 5 * gib, Peak: 6 * gib, Streams: 3, SlotsMax: 4,
+				Capacity: 7 * gib, Free: gib, Used: 2 * gib, Granted: 3 * gib, Reserved: 4 * gib, Committed: 5 * gib, Peak: 6 * gib, Streams: 3, SlotsMax: 4,
 				SlotsCurrent: 2, Claims: 1, Admitted: 100, Denied: 7, AtMax: 8, Pressure: pressure},
 			{Index: 3, Vendor: "cpu", Capacity: gib, Committed: 2 * gib, Unresponsive: true},
 		},
-		Leases: []figures.LeaseState{{Device: 0, Job: 7, State: figures.StateRunning}, {Device: 0, Job: 7, State: figures.StateRunning},
-			{Device: 3, Job: 9, State: figures.StateLost}},
+		Leases: []figures.LeaseState{{Device: 0, Job: 7, State: figures.StateRunning, Util: new(30), UnusedMs: 90_000}, {Device: 0, Job: 7, State: figures.StateRunning, Util: new(45), UnusedMs: 500},
+			{Device: 3, Job: 7, State: figures.StateRunning, UnusedMs: 2000}, {Device: 3, Job: 9, State: figures.StateLost}},
 		Jobs: []figures.JobState{
 			{ID: 7, Name: hostile, User: "ann", State: figures.StateWaiting, Pressure: pressure, Devices: []figures.JobDeviceState{
 				{Device: 0, Max: gib, Used: 1, Peak: 2, Reserved: 3}, {Device: 3, Max: accounting.Max}}},
@@ -137,6 +137,10 @@ func TestValues(t *testing.T) {
 		`gpuarb_job_info{job_id="9",job_name="",user=""} 1`,
 		`gpuarb_job_memory_bytes{device="0",job_id="7",kind="reserved",uuid="GPU-0"} 3`,
 		`gpuarb_job_memory_limit_bytes{device="0",job_id="7",uuid="GPU-0"} 1.073741824e+09`,
+		`gpuarb_job_utilization_ratio{device="0",job_id="7",uuid="GPU-0"} 0.75`,
+		`gpuarb_job_idle_seconds{device="0",job_id="7",uuid="GPU-0"} 0.5`,
+		`gpuarb_job_idle_seconds{device="3",job_id="7",uuid=""} 2`,
+		`gpuarb_memory_bytes{device="0",kind="grantable",uuid="GPU-0"} 1.073741824e+09`,
 		`gpuarb_job_pressure_seconds_total{job_id="7",kind="some"} 1.5`,
 	} {
 		if !strings.Contains(all, "\n"+line+"\n") {

@@ -34,6 +34,7 @@ memory.max = "60M"
 	}
 	p := program(m)
 	p.Want("alloc a 1M", "ok")
+	rig.Eventually(t, "the device has told its utilisation", func() bool { return m.Snapshot().Leases[0].Util != nil })
 	all := exportsOf(m.Read("metrics"))
 	p.End()
 	return all
@@ -132,6 +133,20 @@ func TestBoardAndAlerts(t *testing.T) {
 		family := regexp.MustCompile(`^(gpuarb_(?:wait|request)_seconds)_(bucket|sum|count)$`).ReplaceAllString(name, "$1")
 		if strings.HasPrefix(name, "gpuarb_") && !documented[family] {
 			t.Errorf("%s is exported, and not in the reference", name)
+		}
+	}
+}
+
+// TestBoardByMachine: no panel adds up what belongs to a device or a user of one machine with that of another machine.
+func TestBoardByMachine(t *testing.T) {
+	for where, query := range boardQueries(t) {
+		for _, m := range regexp.MustCompile(`\bby \(([^)]*)\)`).FindAllStringSubmatch(query, -1) {
+			labels := strings.Split(m[1], ", ")
+			for _, own := range []string{"device", "uuid", "user", "job_id", "state"} {
+				if slices.Contains(labels, own) && !slices.Contains(labels, "instance") && !strings.HasPrefix(where, "the variable") {
+					t.Errorf("%s adds up the %s of several machines: %s", where, own, query)
+				}
+			}
 		}
 	}
 }

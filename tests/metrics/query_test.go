@@ -47,9 +47,9 @@ func exportsOf(text string) exports {
 // Expressions for the names and labels in a query.
 var (
 	selector  = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
-	grouping  = regexp.MustCompile(`\b(?:by|without|on|ignoring) \(([^)]*)\)`)
+	grouping  = regexp.MustCompile(`\b(?:by|without|on|ignoring|group_left) \(([^)]*)\)`)
 	metric    = regexp.MustCompile(`\b([a-z]+_[a-z_]+)(?:\{([^}]*)\})?`)
-	functions = []string{"histogram_quantile", "label_replace", "label_values"} // with names like those of metrics
+	functions = []string{"clamp_min", "histogram_quantile", "label_replace", "label_values"} // with names like those of metrics
 	added     = []string{"instance", "job"}                                     // the labels that the server adds to each series
 )
 
