@@ -134,7 +134,7 @@ memory.max = "1900M"
 	return s
 }
 
-// step has a request refused, and lets another one wait and be granted.
+// step makes a request that is refused, and another one that waits and is granted.
 func (s scene) step() {
 	s.small.Want("alloc x 4G", "err 2")
 	s.holds.Want("alloc b 700M", "ok")

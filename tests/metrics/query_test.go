@@ -50,7 +50,7 @@ var (
 	grouping  = regexp.MustCompile(`\b(?:by|without|on|ignoring|group_left) \(([^)]*)\)`)
 	metric    = regexp.MustCompile(`\b([a-z]+_[a-z_]+)(?:\{([^}]*)\})?`)
 	functions = []string{"clamp_min", "histogram_quantile", "label_replace", "label_values"} // with names like those of metrics
-	added     = []string{"instance", "job"}                                     // the labels that the server adds to each series
+	added     = []string{"instance", "job"}                                                  // the labels that the server adds to each series
 )
 
 // check returns an error if a query names something that is not exported: a metric, a label or value of a selection, or a label to group by
