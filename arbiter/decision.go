@@ -50,6 +50,11 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	waited := now.Sub(t.place.Since)
 	t.job.tally.waits++
 	t.job.tally.waited += max(0, waited)
+	if t.lease != nil {
+		use := t.job.useOf(t.lease.device)
+		use.waits++
+		use.waited += max(0, waited)
+	}
 	a.countWait(t.job.user, &answer, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
 	if answer.Granted {

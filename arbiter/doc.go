@@ -37,10 +37,12 @@
 //
 //   - Data: types.go, result.go, tally.go, event.go, gauge.go, usercounts.go, and state.go, which has all state that changes.
 //   - Lookups: device.go, job.go, names.go, record.go, users.go, ticket.go.
+//   - Sums over time for the history: integrate.go.
 //   - Holdings of a lease: lease.go, streams.go, cost.go, headroom.go, use.go.
 //   - Limits in force, and the tickets that wait at them: inforce.go, order.go, limit.go, permits.go, watch.go.
 //   - Recalled credit, and exceeded limits: recall.go, overlimit.go, charge.go.
 //   - Slots, and the objects that need them: slots.go, objects.go.
+//   - Accounts of jobs for the history: accounts.go.
 //   - Limits written to the ledger: shares.go, renew.go.
 //   - Texts about holders and tickets: holders.go, emptiest.go, explain.go.
 //   - Evaluation of a request: evaluate.go. Notices to waiting clients: notice.go.

@@ -93,6 +93,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 		return
 	}
 	a.jobOver(now, j)
+	a.recordEnd(now, j, "")
 	j.ended = true
 	a.releaseKept(now, j)
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
@@ -119,6 +120,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	d.peak.update(l.lastUsed, 0, 0)
 	s.job.useOf(d).update(l.lastUsed, 0, 0)
 	l.lastUsed = 0
+	a.countUsage(l)
 	delete(d.leasesAway, l)
 	l.Close()
 	delete(a.leases, l.id)

@@ -62,26 +62,9 @@ func (a *Arbiter) readUsage(l *lease) accounting.Bytes {
 	l.device.peak.update(l.lastUsed, used, high)
 	l.session.job.useOf(l.device).update(l.lastUsed, used, high)
 	l.lastUsed = used
+	a.countUsage(l)
 	l.extra.Used(used)
 	return used
-}
-
-// update replaces the usage of one lease in a sum: was before, now at present, and at most high in between.
-func (p *peak) update(was, now, high accounting.Bytes) {
-	p.max = max(p.max, p.used-was+high)
-	p.used += now - was
-}
-
-// useOf returns the usage of a device by a job. It makes an empty one if there is none.
-func (j *job) useOf(d *device) *jobUse {
-	for _, u := range j.used {
-		if u.device == d {
-			return u
-		}
-	}
-	u := &jobUse{device: d}
-	j.used = append(j.used, u)
-	return u
 }
 
 // recallIdle takes up to most idle bytes out of a lease's credit word, and returns how many it released in the ledger. It updates the peaks

@@ -19,6 +19,7 @@ func (a *Arbiter) denied(l *lease) bool {
 	l.denied++
 	l.device.denied++
 	l.session.job.tally.refused++
+	l.session.job.useOf(l.device).refused++
 	a.stats.Denied++
 	first := !l.session.refused
 	l.session.refused = true
@@ -30,8 +31,10 @@ func (a *Arbiter) denied(l *lease) bool {
 func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Result {
 	o := Result{Reason: reason, First: a.denied(l), Explain: text}
 	a.countRefusal(l.session.job.user, reason)
+	l.session.job.tally.countReason(reason)
 	if r.Amount == accounting.Memory {
 		o.Requested, o.Remaining, o.Limit = r.Requested, r.Remaining, r.Limit
+		l.session.job.tally.lacked = max(l.session.job.tally.lacked, r.Requested)
 	}
 	if text == "" {
 		a.explain(l, &o, r, aside)
@@ -113,6 +116,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 		answer = a.refuse(now, t.lease, why, r, text, aside)
 	} else {
 		t.job.tally.refused++
+		t.job.tally.countReason(why)
 		if a.asking != t { // else the call that made the request counts the refusal
 			a.countRefusal(t.job.user, why)
 		}
@@ -120,6 +124,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	}
 	a.finish(now, t, answer)
 	if t.lease == nil {
+		a.recordEnd(now, t.job, answer.Explain)
 		a.abandon(now, t)
 	}
 }

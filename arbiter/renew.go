@@ -209,5 +209,6 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 func (a *Arbiter) writeLimits(c limitChange, headroom accounting.Bytes) {
 	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // cannot fail: the device exists
 	_ = a.ledger.ReserveOverhead(c.budget, c.device.Index, headroom)
+	a.countReservation(c.budget, c.device)
 	a.changed()
 }

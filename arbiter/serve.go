@@ -90,6 +90,7 @@ func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
 		a.publishAway(l)
 	}
 	a.readUsage(l)
+	l.session.job.useOf(l.device).meter.Exact()
 	if !l.contended() {
 		a.surplus(l)
 	}

@@ -48,14 +48,19 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	if a.sessions[id] == nil { // the session waited to start
 		return
 	}
+	s.job.died = false
 	for _, l := range s.leases {
 		a.revokeStreams(l)
 		a.recallIdle(l, a.idle(l)) // no memory is behind idle credit
 		if held := l.Granted(); held > 0 || l.Streams() > 0 || l.contexts > 0 {
+			s.job.died = true
 			a.leaseEvent(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})
 		}
 	}
 	s.ended = now
+	for _, l := range s.leases {
+		a.countUsage(l)
+	}
 	a.dropSlotsOf(now, s)
 	a.changed() // all other processes of its job may be waiting
 	for _, l := range slices.Clone(s.leases) {

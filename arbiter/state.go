@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/threads"
+	"github.com/gpuarb/gpuarb/arbiter/usage"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
@@ -55,6 +56,9 @@ type Arbiter struct {
 	threadsOf map[uint32]int // number of tracked threads, by user ID
 
 	underPressure []*gauge // gauges where requests waited for bytes at the last MeasurePressure
+
+	usesChanged []*jobUse    // usages whose amounts have changed since the last MeasureUsage
+	pastJobs    []JobAccount // accounts of jobs that have ended since the last call of PastJobs
 
 	exceeded map[account]bool // budgets that hold more than their limit; true: EventOver was recorded
 	draining []*session       // ended sessions whose memory the device has not freed yet
@@ -185,6 +189,9 @@ type job struct {
 	gauge      *gauge    // pressure of the job; nil: none of its requests has waited for bytes
 	lastActive time.Time // when a client of the job last asked for or freed something
 	denial     *denial   // last refused request; nil: none
+	recorded   bool      // the account of its end is or was in Arbiter.pastJobs
+	exit       *Exit     // how its command ended; nil: not known
+	died       bool      // the process that ended last held something then
 }
 
 // denial is the refusal of a request of a job.
@@ -201,7 +208,12 @@ type peak struct {
 // jobUse is the usage of one device by a job.
 type jobUse struct {
 	peak
-	device *device
+	device  *device
+	meter   usage.Meter
+	changed bool // the usage is in Arbiter.usesChanged
+	waits   uint64
+	waited  time.Duration
+	refused uint64
 }
 
 // session is one client process.
@@ -252,6 +264,7 @@ type lease struct {
 	waits        int              // number of waiting requests
 	peak         accounting.Bytes // most bytes used at once
 	lastUsed     accounting.Bytes // bytes used at the last readUsage
+	metered      usage.Amounts    // part of the job's meter; nothing once the process has ended
 	extra        reading.Extra    // usage of the device in addition to granted bytes
 	announced    bool             // EventExcess was recorded
 	reported     accounting.Bytes // bytes granted at the last EventGranted

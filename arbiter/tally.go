@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/usage"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
@@ -33,6 +35,48 @@ type UnmanagedProcess struct {
 	Command    string
 	Peak       accounting.Bytes // largest usage in a reading
 	Bypass     figures.Bypass
+}
+
+// JobAccount has the totals of a job, for the history. Counts that belong to no device are those of the job less those of Devices.
+type JobAccount struct {
+	ID       JobID
+	Process  rules.Process // process that opened the job
+	Key      string        // that of its request
+	Command  string
+	Name     string
+	Run      bool // opened by `gpuarb run`
+	Claim    bool
+	Restored bool // an earlier daemon opened it
+	Opened   time.Time
+	Ended    time.Time // zero: it goes on
+	Exit     *Exit     // how its command ended; nil: not known
+	Died     bool      // the process that ended last held something then
+	Started  bool      // false: it was refused before it began
+	Waits    uint64
+	Waited   time.Duration
+	Refused  uint64
+	Reasons  map[Reason]uint64
+	Lacked   accounting.Bytes // largest refused request for memory
+	Denial   string           // last refused request and its reason; "": none
+	Devices  []DeviceAccount
+}
+
+// DeviceAccount has the totals of a job on one device.
+type DeviceAccount struct {
+	Device  int
+	UUID    string
+	Sums    usage.Sums
+	Held    accounting.Bytes // at present
+	Peak    accounting.Bytes
+	Waits   uint64
+	Waited  time.Duration
+	Refused uint64
+}
+
+// Exit is the end of the command of a job, as its `gpuarb run` reports it.
+type Exit struct {
+	Code   int // exit code; with a signal: 0
+	Signal int // 0: none
 }
 
 // TallyDevice is the usage of one device by a job.
@@ -65,6 +109,16 @@ type tally struct {
 	unknown        []string           // UUIDs of devices that the job uses and the daemon does not know, up to maxUnknown
 	unmanaged      []UnmanagedProcess // processes that used a device without the library, up to maxUnmanaged
 	moreUnmanaged  int                // number of such processes that are not in unmanaged
+	reasons        map[Reason]uint64  // refused requests by reason; nil: none
+	lacked         accounting.Bytes   // largest refused request for memory
+}
+
+// countReason counts a refused request of the job by its reason.
+func (t *tally) countReason(why Reason) {
+	if t.reasons == nil {
+		t.reasons = map[Reason]uint64{}
+	}
+	t.reasons[why]++
 }
 
 // maxUnmanaged is how many processes without a lease the tally names.

@@ -89,6 +89,7 @@ type JobRequest struct {
 	Streams int              // streams per lease; 0: as the rule says
 	Command string           // command for messages; "": that of Process
 	Name    string           // name that the user gave the job; "": none
+	Key     string           // identifies the job over restarts of the daemon, for the history; "": none
 
 	Timeout    time.Duration // longest wait of each request of the job; 0: as the rule says
 	Priority   int           // added to the priority of the rule; only root may ask for more than 0

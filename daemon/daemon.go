@@ -25,9 +25,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/internal/statefile"
+	"github.com/gpuarb/gpuarb/internal/worker"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/web/worker"
 )
 
 // Daemon is one running daemon. Start makes it, Stop ends it.
@@ -51,6 +51,9 @@ type Daemon struct {
 	fs            *gpufs.Server
 	reaper        *watcher
 	page          *worker.Keeper
+	archive       *worker.Keeper  // process that keeps the history
+	feed          feed            // has its own lock
+	means         minuteMeans     // only the goroutine of keepArchive uses it
 	ctx           context.Context // ends with Stop
 	cancel        context.CancelFunc
 	wg            sync.WaitGroup // all goroutines that Stop waits for

@@ -24,7 +24,7 @@
 // The files, from the bottom up. A file uses only files that are listed before it:
 //
 //   - without knowledge of Daemon: errors, goroutines, machine, options, lastgood, bounds, privileges, pages,
-//     watched, session, endedjobs, outgoing, accesstimes, snapshotcache, probe;
+//     watched, session, endedjobs, outgoing, accesstimes, snapshotcache, probe, feed, archiverows;
 //   - the daemon and the data that its lock guards: daemon;
 //   - functions that are called with the lock held. Devices: devices. Limits: cgroups, keptlimits, publishlimits.
 //     Objects of threads: threads. Jobs and sessions: jobs, sessions. Waiting requests and undelivered grants: queue,
@@ -33,7 +33,7 @@
 //   - devices: bypass, reclaim, idle, reader, scan;
 //   - ends of processes: orphans, processend;
 //   - requests of clients: replies, snapshots, events, metrics, hello, resume, jobopen, tally, attach, admit, cancel;
-//   - time: tick;
+//   - time: tick. The history of jobs: archive;
 //   - recovery: savedprocesses, recoverqueue, recover;
 //   - start and stop of the daemon: serve, systemd, reload, loops, stop, statefiles, start.
 //

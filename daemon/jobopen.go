@@ -236,6 +236,17 @@ func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
 	return reply(cl, h, arbiter.Result{Reason: r.Reason, Explain: r.Explain}, &rep)
 }
 
+// exited notes how the command of a job has ended, for the history. Processes of the job's own user may tell, and root.
+func (cl *client) exited(r *ipc.ExitedRequest) (ipc.Empty, error) {
+	cl.takeLock()
+	defer cl.d.unlock()
+	j, err := cl.d.ownJobLocked(r.Job, cl.conn.Peer())
+	if err == nil {
+		cl.d.arb.CommandExited(j.id, arbiter.Exit{Code: int(r.Code), Signal: int(r.Signal)})
+	}
+	return ipc.Empty{}, err
+}
+
 // jobClose releases the job's reservation and devices. Programs of the job keep what they use. If the runner sends the
 // request, the runner counts as ended: the job then ends with its last process.
 func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {

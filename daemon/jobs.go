@@ -4,6 +4,8 @@ package daemon
 // searches for the processes of a job whose runner has ended.
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -34,7 +36,7 @@ func newJob(index int, r *statefile.Job) *job {
 func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 	has := func(flag uint32) bool { return r.Flags&flag != 0 }
 	request := arbiter.JobRequest{Process: proc, Max: optionalSize(r.Max, r.MaxPerMille), Min: optionalSize(r.Min, r.MinPerMille),
-		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command), Name: nameOf(r),
+		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command), Name: nameOf(r), Key: jobKeyOf(r.Token),
 		Wait: has(ipc.JobWait), NoWait: has(ipc.JobNoWait), Exclusive: has(ipc.JobExclusive), Any: has(ipc.JobAny), Emptiest: has(ipc.JobEmptiest),
 		OnlyIfNone: has(ipc.JobOnlyIfNone), Claim: has(ipc.JobClaim), Priority: int(r.Priority)}
 	if request.Forever = r.WaitMillis == ipc.NoLimit; !request.Forever {
@@ -44,6 +46,12 @@ func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 		request.Devices = append(request.Devices, int(index))
 	}
 	return request
+}
+
+// jobKeyOf returns the key of a job in the history. It does not tell the token, which is a secret.
+func jobKeyOf(token ipc.Token) string {
+	sum := sha256.Sum256(token[:])
+	return hex.EncodeToString(sum[:8])
 }
 
 // nameOf returns the name of a record's job; "": there is none, or the file is damaged.

@@ -40,6 +40,10 @@ func (d *Daemon) unlock() {
 		d.history.Note(decided)
 	}
 	d.arb.MeasurePressure(d.now())
+	d.arb.MeasureUsage(d.now())
+	if d.arb.HasPastJobs() {
+		signal(d.feed.wake)
+	}
 	if due := d.arb.Due(); !due.IsZero() && (d.queue.due.IsZero() || due.Before(d.queue.due)) {
 		d.queue.due = due
 		signal(d.queue.sooner)

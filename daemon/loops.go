@@ -20,7 +20,7 @@ func (d *Daemon) loops() []func(context.Context) {
 		loop{wake: d.orphans.wake, next: d.after(readEvery), do: d.searchOrphans}.run,
 		loop{wake: d.execLost, do: d.recheckAll}.run,
 		loop{next: time.After(publishEvery), do: d.publishFree}.run,
-		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run,
+		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run, d.keepArchive,
 	}
 }
 

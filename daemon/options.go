@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -48,8 +49,9 @@ var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user
 // paths has the absolute paths of one daemon.
 type paths struct {
 	socket, state, devices, mount, sysfs string
-	system                               bool // the daemon of root, for every user of the machine
-	optional                             bool // the mount was not requested by name, so that its failure is not an error
+	history                              string // folder of the history
+	system                               bool   // the daemon of root, for every user of the machine
+	optional                             bool   // the mount was not requested by name, so that its failure is not an error
 }
 
 // resolve converts options to paths.
@@ -84,10 +86,22 @@ func (o Options) resolve() (paths, error) {
 		*path = abs
 	}
 	p.state, p.devices = p.socket+".state", p.socket+".devices"
+	p.history = o.historyFolder(p.socket)
 	if !o.User && os.Geteuid() != 0 && o.Socket == "" {
 		return p, fmt.Errorf("the system's daemon needs root: run `gpuarbd --user` for a daemon of your own")
 	}
 	return p, nil
+}
+
+// historyFolder returns the folder of the history: in the folder that systemd names, in that of the user, or else beside the state file.
+func (o Options) historyFolder(socket string) string {
+	if given, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":"); given != "" {
+		return filepath.Join(given, "history")
+	}
+	if state := os.Getenv("XDG_STATE_HOME"); (o.User || os.Geteuid() != 0) && filepath.IsAbs(state) {
+		return filepath.Join(state, "gpuarb", "history")
+	}
+	return socket + ".history"
 }
 
 // socketMode returns the mode of the sockets. Every user may connect to the system's daemon: a program that cannot

@@ -91,6 +91,7 @@ func (d *Daemon) restartAfterPanic(cause any, who procfacts.Started, request ipc
 		_ = waitUntil(late, said)
 		if d.page != nil {
 			d.page.Kill()
+			d.archive.Kill()
 		}
 		d.restart(d.handOver())
 	})

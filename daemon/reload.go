@@ -4,12 +4,13 @@ package daemon
 // configuration on the disk.
 
 import (
+	"encoding/json"
 	"errors"
 	"os"
 
 	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/gpuarb/gpuarb/internal/figures"
-	"github.com/gpuarb/gpuarb/web/worker"
+	"github.com/gpuarb/gpuarb/internal/worker"
 )
 
 // Reload reads the configuration again and applies it. If it has mistakes, the old configuration stays in force.
@@ -37,7 +38,8 @@ func (d *Daemon) Reload() {
 	d.publishAllLimitsLocked()
 	d.unlock()
 	d.history.SetNamesOnly(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
-	d.page.Set(wantedPage(cfg))
+	d.page.Set(wantedPage(cfg, d.listener.Path()))
+	d.archive.Set(d.wantedArchive(cfg))
 	d.log.Info("configuration read again", "files", cfg.Files)
 	d.keepConfig()
 }
@@ -65,7 +67,14 @@ func (d *Daemon) applyConfig(cfg *config.Config, path string) {
 }
 
 // wantedPage returns the address at which a configuration wants the web page.
-func wantedPage(c *config.Config) worker.Wanted {
+func wantedPage(c *config.Config, socket string) worker.Wanted {
 	network, address := c.HTTP.Listen.Network()
-	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)}
+	settings, err := json.Marshal(worker.PageSettings{Socket: socket, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)})
+	if err != nil || address == "" {
+		return worker.Wanted{}
+	}
+	return worker.Wanted{Network: network, Address: address, Settings: string(settings)}
 }
+
+// pageJob describes the page's process.
+var pageJob = worker.Job{Command: worker.PageCommand, User: "gpuarb-http", Connects: true, Done: "the page is served", Failed: "the page is not served"}

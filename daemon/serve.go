@@ -106,6 +106,7 @@ var handlers = [...]handler{
 	ipc.TypeJobClose: {answered((*client).jobClose), fair.OfUser, false, metrics.Session},
 	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false, metrics.Session},
 	ipc.TypeBeside:   {answered((*client).beside), fair.OfUser, false, metrics.Session},
+	ipc.TypeExited:   {answered((*client).exited), fair.OfUser, false, metrics.Session},
 	ipc.TypeWarnings: {answered((*client).warnings), fair.OfUser, false, metrics.Session},
 	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false, metrics.Limits},
 	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false, metrics.State},

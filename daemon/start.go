@@ -19,9 +19,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/internal/version"
+	"github.com/gpuarb/gpuarb/internal/worker"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/web/worker"
 )
 
 // Start starts a daemon and returns when it is ready for clients. Every error says what was wrong and what to do. If
@@ -57,6 +57,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		change(&d.parts)
 	}
 	d.history = history.New(d.now, d.log)
+	d.feed = newFeed()
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })
@@ -70,7 +71,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	result := background(func() error {
 		defer d.catchPanic(nil)
 		defer close(d.started)
-		return d.start(wantedPage(cfg))
+		return d.start(cfg)
 	})
 	select {
 	case err = <-result:
@@ -84,12 +85,14 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 
 // start starts the parts in order. If it fails, Stop ends the parts that were started. Stop may be called at any
 // moment.
-func (d *Daemon) start(page worker.Wanted) error {
+func (d *Daemon) start(cfg *config.Config) error {
 	if err := d.openListener(); err != nil {
 		return err
 	}
-	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode())
-	d.page.Set(page)
+	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode(), pageJob)
+	d.page.Set(wantedPage(cfg, d.listener.Path()))
+	d.archive = d.newArchive()
+	d.archive.Set(d.wantedArchive(cfg))
 	if err := d.openFailures(); err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		ObjectsRequest | DriverRequest | DriverReply | CopiesRequest |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | WarningsRequest | WarningsReply | LimitRequest | CgroupRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | ExitedRequest | WarningsRequest | WarningsReply | LimitRequest | CgroupRequest
 }
 
 // messageFormat describes one message type.
@@ -59,6 +59,7 @@ var messageFormats = map[Type]messageFormat{
 	TypeCgroup:   {name: "Cgroup", request: size[CgroupRequest](), reply: size[Empty]()},
 	TypeJobTally: {name: "JobTally", request: size[JobTallyRequest](), reply: size[JobTallyReply]()},
 	TypeBeside:   {name: "Beside", request: size[BesideRequest](), reply: size[BesideReply]()},
+	TypeExited:   {name: "Exited", request: size[ExitedRequest](), reply: size[Empty]()},
 	TypeWarnings: {name: "Warnings", request: size[WarningsRequest](), reply: size[WarningsReply]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }

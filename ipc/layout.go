@@ -80,6 +80,7 @@ const (
 	TypeCgroup   Type = 29 // CgroupRequest → Empty: changes the limit of all programs in a cgroup together
 	TypeBeside   Type = 30 // BesideRequest → BesideReply: the processes of a job that used a device without the library
 	TypeWarnings Type = 31 // WarningsRequest → WarningsReply: the warnings of a job by idle.warn and age.warn
+	TypeExited   Type = 32 // ExitedRequest → Empty: how the command of a job has ended
 	ReplyBit     Type = 0x8000
 )
 
@@ -573,6 +574,13 @@ type JobTallyReply struct {
 // BesideRequest asks which processes of a job, including ended ones, used a device without the library.
 type BesideRequest struct {
 	Job Token
+}
+
+// ExitedRequest tells how the command of a job has ended, for the history.
+type ExitedRequest struct {
+	Job    Token
+	Code   uint32 // exit code; with a signal: 0
+	Signal uint32 // 0: none
 }
 
 // WarningsRequest asks for the warnings of a job so far.

@@ -70,6 +70,11 @@ func (c *Client) Beside(ctx context.Context, job Token) (BesideReply, error) {
 	return replyTo[BesideReply](ctx, c, TypeBeside, BesideRequest{Job: job})
 }
 
+// Exited tells how the command of a job has ended. A daemon without this message answers with StatusUnknownType.
+func (c *Client) Exited(ctx context.Context, req ExitedRequest) error {
+	return Call(ctx, c, TypeExited, &req, &Empty{})
+}
+
 // Warnings returns the warnings of a job by idle.warn and age.warn so far. A daemon without this message answers with
 // StatusUnknownType.
 func (c *Client) Warnings(ctx context.Context, job Token) (WarningsReply, error) {

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/web/worker"
+	"github.com/gpuarb/gpuarb/internal/worker"
 )
 
 const (
@@ -71,10 +71,10 @@ func Run(stdin io.Reader, log *slog.Logger) error {
 }
 
 // readSettings reads the line of settings from the daemon.
-func readSettings(in *bufio.Reader) (s worker.Settings, err error) {
+func readSettings(in *bufio.Reader) (s worker.PageSettings, err error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
-		return s, fmt.Errorf("gpuarbd %s is started by the daemon, not by hand: %w", worker.Command, err)
+		return s, fmt.Errorf("gpuarbd %s is started by the daemon, not by hand: %w", worker.PageCommand, err)
 	}
 	return s, json.Unmarshal(line, &s)
 }

@@ -111,6 +111,8 @@ func (a *app) rootCommand() *cobra.Command {
 		a.devicesCommand(),
 		a.eventsCommand(),
 		a.limitCommand(),
+		a.reportCommand(),
+		a.historyCommand(),
 		a.doctorCommand(),
 		a.planCommand(),
 		a.enableCommand(),

@@ -168,6 +168,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	stopWatching := a.watchJob(client.Path(), who, job.Job)
 	err = a.supervise(program, args, launch.Environ(os.Environ()), caught, cancel)
 	stopWatching()
+	reportExit(client.Path(), job.Job, err)
 	a.summarize(client.Path(), who, job.Job, options.summaryMode(flags))
 	return err
 }

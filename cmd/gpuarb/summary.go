@@ -25,6 +25,26 @@ const (
 	summaryNever
 )
 
+// reportTime is how long a run that has ended waits until the daemon knows its exit code.
+const reportTime = 500 * time.Millisecond
+
+// reportExit tells the daemon how the command of a job has ended, for the history. err is the error of supervise. Without a daemon nothing is
+// told.
+func reportExit(path string, job ipc.Token, err error) {
+	request := ipc.ExitedRequest{Job: job}
+	var killed *killedError
+	var exit *exitError
+	switch {
+	case errors.As(err, &killed):
+		request.Signal = uint32(killed.signal)
+	case errors.As(err, &exit) && exit.err == nil:
+		request.Code = uint32(exit.code)
+	case err != nil:
+		return // the program could not be started
+	}
+	_ = withDaemon([]string{path}, reportTime, func(ctx context.Context, client *ipc.Client) error { return client.Exited(ctx, request) })
+}
+
 // summarize prints the summary of a job whose command has ended.
 func (a *app) summarize(path, who string, job ipc.Token, wish summaryMode) {
 	if wish == summaryNever || wish == summaryIfNeeded && a.quiet() {

@@ -150,11 +150,19 @@ func startFailure(program string, err error) error {
 	return fail(code, "%s cannot be executed: %w", program, err)
 }
 
+// killedError is the exit code of a program that a signal ended.
+type killedError struct {
+	*exitError
+	signal syscall.Signal
+}
+
+func (e *killedError) Unwrap() error { return e.exitError }
+
 func exitStatus(state *os.ProcessState) error {
 	status, ok := state.Sys().(syscall.WaitStatus)
 	switch {
 	case ok && status.Signaled():
-		return &exitError{code: exitRunSignal + int(status.Signal())}
+		return &killedError{&exitError{code: exitRunSignal + int(status.Signal())}, status.Signal()}
 	case state.ExitCode() == 0:
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -64,6 +65,8 @@ func (a *app) why(args []string) error {
 	}
 	whys := report.Whys(snapshot, wanted)
 	switch {
+	case len(args) > 0 && len(whys) == 0 && !a.json && a.tellPast(os.Stdout, rows.Question{Job: number, Name: name}):
+		return nil
 	case name != "" && len(whys) == 0:
 		return fail(exitFailed, "no job is called %q (any more); `gpuarb jobs` shows those that there are", name)
 	case len(args) > 0 && len(whys) == 0:

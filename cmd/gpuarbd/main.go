@@ -17,12 +17,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/gpuarb/gpuarb/archive"
+	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/daemon"
 	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/gpuarb/gpuarb/internal/version"
+	"github.com/gpuarb/gpuarb/internal/worker"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/web"
-	"github.com/gpuarb/gpuarb/web/worker"
 )
 
 // The exit codes; docs/reference/exit-codes.md explains each.
@@ -37,8 +39,11 @@ func main() {
 	// library would ask this daemon what the devices report, but the daemon needs the answers of
 	// the devices themselves.
 	_ = os.Setenv("GPUARB_DISABLE", "1")
-	if len(os.Args) == 2 && os.Args[1] == worker.Command {
+	if len(os.Args) == 2 && os.Args[1] == worker.PageCommand {
 		os.Exit(servePage())
+	}
+	if len(os.Args) == 2 && os.Args[1] == rows.Command {
+		os.Exit(keepHistory())
 	}
 	code := run(os.Args[1:], os.Stdout, os.Stderr)
 	daemon.Leave()
@@ -47,9 +52,19 @@ func main() {
 
 // servePage runs the process that serves the page. The daemon starts it.
 func servePage() int {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", worker.Command)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", worker.PageCommand)
 	if err := web.Run(os.Stdin, log); err != nil {
 		log.Error("the page is not served", "err", err)
+		return exitFailed
+	}
+	return 0
+}
+
+// keepHistory runs the process that keeps the history. The daemon starts it.
+func keepHistory() int {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // it ends with the daemon, after it has written everything
+	if err := archive.Run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "gpuarbd: the history: %v\n", err)
 		return exitFailed
 	}
 	return 0

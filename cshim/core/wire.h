@@ -55,6 +55,7 @@
 #define GA_TYPE_CGROUP 0x1du
 #define GA_TYPE_BESIDE 0x1eu
 #define GA_TYPE_WARNINGS 0x1fu
+#define GA_TYPE_EXITED 0x20u
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -563,6 +564,16 @@ struct ga_wire_beside_request {
 };
 _Static_assert(sizeof(struct ga_wire_beside_request) == 16, "BesideRequest");
 _Static_assert(offsetof(struct ga_wire_beside_request, job) == 0, "BesideRequest.Job");
+
+struct ga_wire_exited_request {
+    uint8_t job[16];
+    uint32_t code;
+    uint32_t signal;
+};
+_Static_assert(sizeof(struct ga_wire_exited_request) == 24, "ExitedRequest");
+_Static_assert(offsetof(struct ga_wire_exited_request, job) == 0, "ExitedRequest.Job");
+_Static_assert(offsetof(struct ga_wire_exited_request, code) == 16, "ExitedRequest.Code");
+_Static_assert(offsetof(struct ga_wire_exited_request, signal) == 20, "ExitedRequest.Signal");
 
 struct ga_wire_warnings_request {
     uint8_t job[16];

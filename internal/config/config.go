@@ -5,6 +5,7 @@ package config
 
 import (
 	"strings"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -32,6 +33,7 @@ type Config struct {
 	HTTP    HTTP
 	Metrics Metrics
 	DCGM    DCGM
+	History History
 	// Commands says which users see the arguments of a program.
 	Commands Commands
 	Files    []string // files that were read, in order; empty: built-in defaults
@@ -58,6 +60,30 @@ func (l Listen) Network() (network, address string) {
 type Metrics struct {
 	Jobs bool // export the series of each job
 }
+
+// History says what is kept of jobs that have ended.
+type History struct {
+	Kept HistoryKept
+	Size accounting.Bytes // largest size of the store
+	Age  time.Duration    // jobs that ended longer ago are removed
+}
+
+// HistoryKept says whether a history is kept.
+type HistoryKept string
+
+// The values of history.
+const (
+	HistoryOn   HistoryKept = "on"
+	HistoryNone HistoryKept = "none"
+)
+
+// Bounds of the history. At the least size a few thousand jobs fit.
+const (
+	defaultHistorySize accounting.Bytes = 1 << 30
+	leastHistorySize   accounting.Bytes = 4 << 20
+	defaultHistoryAge                   = 400 * 24 * time.Hour
+	mostHistoryAge                      = 3650 * 24 * time.Hour
+)
 
 // DCGM has the settings for NVIDIA's dcgm-exporter.
 type DCGM struct {
@@ -87,5 +113,5 @@ func Defaults() *Config {
 	policy.Defaults.IdleWarn, policy.Defaults.AgeWarn = rules.NoTimeout, rules.NoTimeout
 	policy.DeadlockGrace = rules.DefaultDeadlockGrace
 	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
-	return &Config{Policy: policy, OnLoss: LossOpen, Commands: CommandsAll}
+	return &Config{Policy: policy, OnLoss: LossOpen, Commands: CommandsAll, History: History{HistoryOn, defaultHistorySize, defaultHistoryAge}}
 }

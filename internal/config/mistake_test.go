@@ -60,7 +60,7 @@ f.toml:21: also: "llvmpipe" is counted by the [[device]] at f.toml:2 already`,
 		},
 		"unknown keys": {
 			"color = 1\n[defaults]\nmatch.user = \"x\"\nmemory.mox = 1\n\"memory.max\" = 1\n[defaults.memroy]\n[[device]]\nmemory.max = 1\n[colors]\nred = 1",
-			`f.toml:2: unknown key "color" in the top of the file; known are schema_version
+			`f.toml:2: unknown key "color" in the top of the file; known are history, history_age, history_size, schema_version
 f.toml:4: match.user: cannot be set in [defaults]; it belongs in [[rule]]
 f.toml:5: unknown key "memory.mox" in [defaults]; did you mean memory.max?
 f.toml:6: unknown key "\"memory.max\"" in [defaults]; did you mean memory.max?

@@ -171,7 +171,12 @@ const (
 
 // tables are all kinds of sections. The top of the file is the first.
 var tables = []table{
-	{sectionRoot, false, []key{plainKey("schema_version", versions, func(*draft) *int { return new(int) })}},
+	{sectionRoot, false, []key{
+		plainKey("schema_version", versions, func(*draft) *int { return new(int) }),
+		plainKey("history", words(HistoryOn, HistoryNone), func(d *draft) *HistoryKept { return &d.config.History.Kept }),
+		plainKey("history_size", historySizes, func(d *draft) *accounting.Bytes { return &d.config.History.Size }),
+		plainKey("history_age", historyAges, func(d *draft) *time.Duration { return &d.config.History.Age }),
+	}},
 	{sectionDefaults, false, defaultsKeys},
 	{sectionRule, true, ruleKeys},
 	{sectionDevice, true, deviceKeys},

@@ -21,7 +21,7 @@ var plain = []string{
 	"daemon", "daemon/fair", "daemon/history", "daemon/inventory", "daemon/metrics",
 	"gpufs",
 	"internal/config", "internal/manual", "internal/procfacts", "internal/report", "internal/statefile",
-	"ipc", "shim", "web", "web/worker",
+	"ipc", "shim", "web", "internal/worker", "archive", "archive/rows", "arbiter/usage",
 }
 
 // filesOf returns the files of a package as units; each unit uses the files that define the names in it.

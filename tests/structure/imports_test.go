@@ -51,7 +51,7 @@ var bans = []ban{
 		from: "arbiter", what: []string{module},
 		allow: []string{module + "/accounting", module + "/internal/figures", module + "/arbiter/permit", module + "/arbiter/pressure",
 			module + "/arbiter/reading", module + "/arbiter/rules", module + "/arbiter/threads",
-			module + "/arbiter/wording"},
+			module + "/arbiter/usage", module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
 	{
@@ -64,6 +64,7 @@ var bans = []ban{
 		reason: "what figures tell depends on nobody's limits",
 	},
 	{from: "arbiter/pressure", what: []string{module}, reason: "for how long states held depends on nobody's reasons"},
+	{from: "arbiter/usage", what: []string{module}, allow: []string{module + "/accounting"}, reason: "sums over time depend on nobody's reasons"},
 	{from: "arbiter/threads", what: []string{module}, reason: "who made what depends on nobody's slots"},
 	{from: "arbiter/permit", what: []string{module}, reason: "who may have a permit follows from who has one, by whatever names"},
 	{
@@ -91,21 +92,34 @@ var bans = []ban{
 		reason: "the filesystem answers from memory and never talks to a socket",
 	},
 	{
-		from: "internal/report", what: []string{module}, allow: []string{module + "/accounting", module + "/internal/figures"},
+		from: "internal/report", what: []string{module}, allow: []string{module + "/accounting", module + "/internal/figures", module + "/archive/rows"},
 		reason: "filesystem and command line print the same snapshot",
 	},
 	{
-		from: "web", what: []string{module}, allow: []string{module + "/accounting", module + "/internal/figures", module + "/ipc", module + "/internal/report", module + "/web"},
+		from: "web", what: []string{module}, allow: []string{module + "/accounting", module + "/internal/figures", module + "/ipc", module + "/internal/report", module + "/internal/worker", module + "/web"},
 		reason: "the page is a client of the socket, and knows no more than others",
 	},
-	{from: "web/worker", what: []string{module}, allow: []string{module + "/ipc"}, reason: "what starts the page's process does not know what that does"},
+	{from: "internal/worker", what: []string{module}, allow: []string{module + "/ipc"}, reason: "what starts a process does not know what that does"},
+	{from: "archive/rows", what: []string{module, "modernc.org", "database/sql"}, reason: "the command reads rows without the store that keeps them"},
+	{
+		from: "archive", what: []string{module}, allow: []string{module + "/archive", module + "/internal/worker"},
+		reason: "the history is a file of rows, and knows nobody who makes them",
+	},
+	{
+		but: []string{"archive"}, what: []string{"modernc.org", "database/sql"},
+		reason: "one package knows in what the history is kept",
+	},
+	{
+		from: "cmd/gpuarb", what: []string{module + "/archive"}, allow: []string{module + "/archive/rows"},
+		reason: "the command asks the history over its socket, and links no store",
+	},
 	{
 		but: []string{"web"}, what: []string{"net/http"},
 		reason: "what is of the network stays in a process without privileges",
 	},
 	{
-		from: "daemon", what: []string{module + "/web"}, allow: []string{module + "/web/worker"},
-		reason: "the daemon starts the page's process, and has nothing of the page in it",
+		from: "daemon", what: []string{module + "/web", module + "/archive"}, allow: []string{module + "/archive/rows"},
+		reason: "the daemon starts the processes of the page and of the history, and has nothing of them in it",
 	},
 	{
 		but: []string{"cmd", "daemon"}, what: []string{module + "/daemon"},
@@ -235,7 +249,13 @@ func TestBans(t *testing.T) {
 		{"web", module + "/ipc", false},
 		{"web", module + "/daemon", true},
 		{"daemon", module + "/web", true},
-		{"daemon", module + "/web/worker", false},
+		{"daemon", module + "/internal/worker", false},
+		{"daemon", module + "/archive", true},
+		{"daemon", module + "/archive/rows", false},
+		{"cmd/gpuarb", module + "/archive", true},
+		{"cmd/gpuarbd", module + "/archive", false},
+		{"archive", "modernc.org/sqlite", false},
+		{"archive/rows", "modernc.org/sqlite", true},
 		{"daemon", "net/http", true},
 	}
 	for _, test := range tests {

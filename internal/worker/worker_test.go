@@ -12,18 +12,21 @@ import (
 	"time"
 )
 
-// This file checks the process that serves the web page: the user and groups that it gets, the
+// This file checks the unprivileged process of the daemon: the user and groups that it gets, the
 // socket that is opened for it, and its end when it does not answer. tests/web/worker_test.go
 // starts it from a daemon.
+
+// page is a job whose user does not exist on the machine of the tests.
+var page = Job{User: "gpuarb-test", Connects: true}
 
 // TestCredential checks that the worker of root does not run as root and has no groups. The worker
 // of another user runs as that user.
 func TestCredential(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	if c, err := credentialFor(1000, socket); c != nil || err != nil {
+	if c, err := page.credentialFor(1000, socket); c != nil || err != nil {
 		t.Errorf("a user's worker: %v, %v", c, err)
 	}
-	c, err := credentialFor(0, socket)
+	c, err := page.credentialFor(0, socket)
 	if err != nil || c == nil || c.Uid == 0 || c.Gid == 0 || len(c.Groups) != 0 || c.NoSetGroups {
 		t.Errorf("root's worker: %+v, %v", c, err)
 	}
@@ -51,7 +54,7 @@ func TestCredentialOfANarrowSocket(t *testing.T) {
 		if err := os.Chmod(socket, mode); err != nil {
 			t.Fatal(err)
 		}
-		c, err := credentialFor(0, socket)
+		c, err := page.credentialFor(0, socket)
 		if err != nil || (c.Gid == group) != want || len(c.Groups) != 0 {
 			t.Errorf("of a socket of group %d with %o: %+v, %v", group, mode, c, err)
 		}
@@ -114,7 +117,7 @@ func TestSilentWorker(t *testing.T) {
 	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, []byte("#!/bin/sh\nread settings\necho\nkill -STOP $$\n"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	k := New(slog.New(slog.DiscardHandler), "", 0)
+	k := New(slog.New(slog.DiscardHandler), "", 0, page)
 	k.program, k.heartbeatPeriod = program, 50*time.Millisecond
 	w := Wanted{Network: "unix", Address: filepath.Join(dir, "http")}
 	listener, err := listen(w, 0o600)
@@ -132,7 +135,7 @@ func TestSilentWorker(t *testing.T) {
 
 // TestWishes checks that the last of several calls of Set counts, and that Set does not wait.
 func TestWishes(t *testing.T) {
-	k := New(nil, "", 0)
+	k := New(nil, "", 0, page)
 	for _, address := range []string{"a", "b", "c"} {
 		k.Set(Wanted{Address: address})
 	}

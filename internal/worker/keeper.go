@@ -6,14 +6,12 @@ package worker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
-	"reflect"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -21,10 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// Command is the first argument of a gpuarbd that serves the page. Users do not call it: the
-// process expects the listening socket and its settings.
-const Command = "serve-http"
 
 // ListenerFD is the descriptor of the listening socket in the worker.
 const ListenerFD = 3
@@ -44,16 +38,9 @@ const (
 	maxMissedHeartbeats = 2
 )
 
-// Settings is the configuration of a worker. The daemon writes it as one line of JSON to the worker's
-// standard input, and keeps that input open as long as the worker should live.
-type Settings struct {
-	Socket string   `json:"socket"` // path of the daemon's socket
-	Hosts  []string `json:"hosts"`  // further host names that browsers may use
-}
-
-// Keeper keeps a worker serving at the wanted address. The daemon has one Keeper, and calls Set
-// each time it has read the configuration.
+// Keeper keeps a worker serving at the wanted address. The daemon calls Set each time it has read the configuration.
 type Keeper struct {
+	Job
 	log             *slog.Logger
 	socket          string
 	mode            os.FileMode // mode of the socket file
@@ -61,11 +48,12 @@ type Keeper struct {
 	changed         chan Wanted
 	pid             atomic.Int64 // PID of the running worker; 0: none
 	heartbeatPeriod time.Duration
+	said            string // error that was logged last; only Run's goroutine uses it
 }
 
-// New makes a Keeper, which does nothing before Run. mode is the mode of the socket file.
-func New(log *slog.Logger, socket string, mode os.FileMode) *Keeper {
-	return &Keeper{log: log, socket: socket, mode: mode, program: "/proc/self/exe", heartbeatPeriod: heartbeatCheck, changed: make(chan Wanted, 1)}
+// New makes a Keeper, which does nothing before Run. socket is the daemon's socket, and mode the mode of the worker's socket file.
+func New(log *slog.Logger, socket string, mode os.FileMode, job Job) *Keeper {
+	return &Keeper{Job: job, log: log, socket: socket, mode: mode, program: "/proc/self/exe", heartbeatPeriod: heartbeatCheck, changed: make(chan Wanted, 1)}
 }
 
 // Set sets the address at which the page is served from now on.
@@ -104,7 +92,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	// thread.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		k.log.Error("the page is not served: no_new_privs cannot be set for its process", "err", err)
+		k.log.Error(k.Failed+": no_new_privs cannot be set for its process", "err", err)
 		return
 	}
 	var now Wanted
@@ -127,7 +115,7 @@ func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) 
 		case <-timer:
 			return now
 		case next := <-k.changed:
-			if !reflect.DeepEqual(next, now) {
+			if next != now {
 				return next
 			}
 		}
@@ -157,12 +145,23 @@ func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 		if time.Since(began) > stableAfter {
 			pause = firstPause
 		}
-		k.log.Error("the page is not served; it is tried again", "listen", now.Address, "after", pause, "err", err)
+		k.report(err, now, pause)
 		next := k.await(ctx, now, time.After(pause))
-		if ctx.Err() != nil || !reflect.DeepEqual(next, now) {
+		if ctx.Err() != nil || next != now {
 			return next
 		}
 		pause = min(2*pause, longPause)
+	}
+}
+
+// report logs why there is no worker.
+func (k *Keeper) report(err error, now Wanted, pause time.Duration) {
+	if k.Trouble != nil {
+		k.Trouble(err)
+	}
+	if text := err.Error(); !k.LogsOnce || text != k.said {
+		k.said = text
+		k.log.Error(k.Failed+"; it is tried again", "listen", now.Address, "after", pause, "err", err)
 	}
 }
 
@@ -173,7 +172,10 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 	if err != nil {
 		return now, err
 	}
-	beat := heartbeats(pipes.stdout)
+	if k.Ended != nil {
+		defer k.Ended()
+	}
+	beat := k.heartbeats(pipes.stdout)
 	look := time.NewTicker(k.heartbeatPeriod)
 	defer look.Stop()
 	missed, served := 0, false
@@ -191,7 +193,7 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 		case <-beat:
 			if missed = 0; !served { // without a heartbeat, the worker could still find a reason to refuse
 				served = true
-				k.log.Info("the page is served", "listen", addressOf(listener), "pid", cmd.Process.Pid)
+				k.log.Info(k.Done, "listen", addressOf(listener), "pid", cmd.Process.Pid)
 			}
 			continue
 		case <-look.C:
@@ -203,7 +205,7 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 			<-ended
 			return now, errSilent
 		case next := <-k.changed:
-			if reflect.DeepEqual(next, now) {
+			if next == now {
 				continue
 			}
 			now = next
@@ -231,13 +233,17 @@ type workerPipes struct {
 
 // heartbeats returns a channel that receives after each read of r. When the worker has ended, the
 // pipe is closed.
-func heartbeats(r io.Reader) <-chan struct{} {
+func (k *Keeper) heartbeats(r io.Reader) <-chan struct{} {
 	beat := make(chan struct{}, 1)
 	go func() {
 		room := make([]byte, 512)
 		for {
-			if _, err := r.Read(room); err != nil {
+			n, err := r.Read(room)
+			if err != nil {
 				return
+			}
+			if k.Heard != nil {
+				k.Heard(room[:n])
 			}
 			select {
 			case beat <- struct{}{}:
@@ -250,41 +256,52 @@ func heartbeats(r io.Reader) <-chan struct{} {
 
 // start starts a worker.
 func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, workerPipes, error) {
-	credential, err := credentialFor(os.Geteuid(), k.socket)
+	credential, err := k.credentialFor(os.Geteuid(), k.socket)
 	if err != nil {
 		return nil, workerPipes{}, err
 	}
+	if k.Prepare != nil {
+		if err := k.Prepare(credential); err != nil {
+			return nil, workerPipes{}, err
+		}
+	}
 	// /proc/self/exe is the running program, even if another program was installed at its path
 	// since.
-	cmd := exec.Command(k.program, Command)
+	cmd := exec.Command(k.program, k.Command)
 	cmd.Args[0] = "gpuarbd"
 	cmd.Env = []string{"GPUARB_DISABLE=1"}
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{listener}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true, Pdeathsig: unix.SIGKILL}
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, workerPipes{}, err
+	if k.Drains {
+		cmd.SysProcAttr.Pdeathsig = 0
 	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, workerPipes{}, err
 	}
-	settings, err := json.Marshal(Settings{Socket: k.socket, Hosts: now.Hosts})
+	input, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, workerPipes{}, err
 	}
+	defer input.Close()
+	cmd.Stdin = input
 	if err := cmd.Start(); err != nil {
+		stdin.Close()
 		return nil, workerPipes{}, fmt.Errorf("its process cannot be started: %w", err)
 	}
 	k.pid.Store(int64(cmd.Process.Pid)) // before the worker has its settings, without which it connects to nothing
 	// A pipe holds 4 KiB without a reader, so this write does not block. If the worker has ended
 	// already, Wait reports it.
-	if len(settings) < 4096 {
-		_, _ = stdin.Write(append(settings, '\n'))
+	settings := []byte(now.Settings + "\n")
+	if len(settings) <= 4096 {
+		_, _ = stdin.Write(settings)
 	} else {
-		go func() { _, _ = stdin.Write(append(settings, '\n')) }()
+		go func() { _, _ = stdin.Write(settings) }()
+	}
+	if k.Started != nil {
+		k.Started(stdin)
 	}
 	return cmd, workerPipes{stdin, stdout}, nil
 }

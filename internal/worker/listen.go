@@ -13,13 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wanted says where the page is served. The zero value means nowhere.
+// Wanted says where a worker listens, and with which settings. The zero value means that there is no worker. Each change needs a new worker.
 type Wanted struct {
 	Network, Address string // "tcp" or "unix"
-	Hosts            []string
-	// Commands says whose command lines are shown. A worker remembers what it was shown, so each
-	// change of this field needs a new worker.
-	Commands string
+	Settings         string // one line of JSON, which the worker reads first from its standard input
 }
 
 // listen opens the wanted address.

@@ -1,0 +1,224 @@
+package archive
+
+// This file checks the store from its rows to its answers: sums, windows, restarts, versions, damage and bounds. tests/history checks the
+// process and the commands.
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/archive/rows"
+)
+
+const gib = 1 << 30
+
+// opened returns a store in a folder.
+func opened(t testing.TB, folder string) *store {
+	t.Helper()
+	s, note, err := openStore(folder, 1<<30)
+	if err != nil || note != "" {
+		t.Fatal(note, err)
+	}
+	return s
+}
+
+// sums returns the report of a question, for root.
+func sums(t testing.TB, s *store, q rows.Question) (all []rows.Sum) {
+	t.Helper()
+	q.Want = rows.WantReport
+	err := s.answer(context.Background(), reader{all: true}, q, 100*hourMs, func(l rows.Line) error {
+		all = append(all, *l.Sum)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Max(1, math.Abs(b)) }
+
+// job returns the row of a job that has held bytes for a time.
+func job(id uint64, user string, beganMs, seconds int64, bytes uint64) rows.Job {
+	return rows.Job{ID: id, Key: fmt.Sprint("k", id), UID: 1000, User: user, Group: "g", Command: "prog --flag", Program: "prog", BeganMs: beganMs,
+		Devices: []rows.Use{{Device: 0, UUID: "GPU-0", Held: float64(bytes) * float64(seconds), Now: bytes, Peak: bytes}}}
+}
+
+// TestTotals checks that rows with growing totals, sent twice and by a process that was started again, are counted once.
+func TestTotals(t *testing.T) {
+	folder := t.TempDir()
+	s := opened(t, folder)
+	const began = 5*hourMs + hourMs/2
+	for seconds := int64(0); seconds <= 3600; seconds += 600 {
+		b := rows.Batch{AtMs: began + seconds*1000, Jobs: []rows.Job{job(1, "ann", began, seconds, 2*gib)}}
+		for range 2 {
+			if err := s.writeBatch("d", &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		s = opened(t, folder)
+	}
+	all := sums(t, s, rows.Question{By: "user"})
+	if len(all) != 1 || all[0].Key != "ann" || !near(all[0].Held, 2) || !near(all[0].Hours, 1) || !near(all[0].AtPeak, 2) || all[0].Peak != 2*gib || all[0].Jobs != 1 {
+		t.Errorf("2 GiB for an hour: %+v", all)
+	}
+	for _, w := range []struct{ since, until, want float64 }{{5.5, 6, 1}, {6, 6.5, 1}, {5.75, 6.25, 1}, {5, 5.75, 0.5}, {6.5, 9, 0}, {6.25, 0, 0.5}} {
+		got := 0.0
+		for _, r := range sums(t, s, rows.Question{By: "user", SinceMs: int64(w.since * hourMs), UntilMs: int64(w.until * hourMs)}) {
+			got += r.Held
+		}
+		if !near(got, w.want) {
+			t.Errorf("from %v to %v: %v GiB-hours, want %v", w.since, w.until, got, w.want)
+		}
+	}
+}
+
+// TestRestartedDaemon checks that the rows of one job by two daemons are one job, and that a job which did not come back has ended.
+func TestRestartedDaemon(t *testing.T) {
+	s := opened(t, t.TempDir())
+	write := func(daemon string, at int64, settled bool, jobs ...rows.Job) {
+		t.Helper()
+		if err := s.writeBatch(daemon, &rows.Batch{AtMs: at, Jobs: jobs, Settled: settled}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one", 10_000, false, job(1, "ann", 0, 10, gib), job(2, "bob", 0, 10, gib))
+	again := job(1, "ann", 0, 5, gib)
+	write("two", 16_000, true, again)
+	again = job(1, "ann", 0, 9, gib)
+	again.EndedMs, again.How, again.Code = 20_000, rows.Exited, 3
+	write("two", 20_000, false, again)
+	var pasts []rows.Past
+	err := s.answer(context.Background(), reader{all: true}, rows.Question{Want: rows.WantJobs}, 30_000, func(l rows.Line) error {
+		pasts = append(pasts, *l.Past)
+		return nil
+	})
+	if err != nil || len(pasts) != 2 {
+		t.Fatal(err, pasts)
+	}
+	if p := pasts[0]; p.ID != 1 || p.How != rows.Exited || p.Code != 3 || p.BeganMs != 0 || p.EndedMs != 20_000 || !near(p.Held*3600, 19) {
+		t.Errorf("the job that came back: %+v", p)
+	}
+	if p := pasts[1]; p.ID != 2 || p.How != rows.Unknown || p.EndedMs != 10_000 || !near(p.Held*3600, 10) {
+		t.Errorf("the job that did not come back: %+v", p)
+	}
+}
+
+// TestOwnRows checks that a user sees the user's own rows only.
+func TestOwnRows(t *testing.T) {
+	s := opened(t, t.TempDir())
+	other := job(2, "bob", 0, 10, gib)
+	other.UID = 1001
+	if err := s.writeBatch("d", &rows.Batch{AtMs: 10_000, Jobs: []rows.Job{job(1, "ann", 0, 10, gib), other}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []rows.Question{{Want: rows.WantReport, By: "user"}, {Want: rows.WantJobs, Running: true}} {
+		n := 0
+		err := s.answer(context.Background(), reader{uid: 1001}, q, 30_000, func(l rows.Line) error {
+			n++
+			text, err := json.Marshal(l)
+			if err == nil && (l.Sum != nil && l.Sum.Key != "bob" || l.Past != nil && l.Past.User != "bob") {
+				t.Errorf("bob is shown %s", text)
+			}
+			return err
+		})
+		if err != nil || n != 1 {
+			t.Errorf("%s: %d rows, %v", q.Want, n, err)
+		}
+	}
+}
+
+// TestUnusableFile checks that a newer and a damaged file are set aside, and that a second process does not get the store.
+func TestUnusableFile(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, rows.FileName)
+	s := opened(t, folder)
+	if _, _, err := openStore(folder, 1<<30); err == nil {
+		t.Error("two processes have the store")
+	}
+	if _, err := s.write.Exec("PRAGMA user_version = 999"); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.close()
+	for _, why := range []string{"newer", "damaged"} {
+		s, note, err := openStore(folder, 1<<30)
+		if err != nil || note == "" {
+			t.Fatalf("a %s file: %q, %v", why, note, err)
+		}
+		if len(sums(t, s, rows.Question{By: "user"})) != 0 {
+			t.Error("the new file has rows")
+		}
+		_ = s.close()
+		if err := os.WriteFile(path, []byte("this is no database, and has been none for long enough to be a page"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestBounds checks that the oldest jobs go when the store has reached its largest size.
+func TestBounds(t *testing.T) {
+	const most = 2 << 20
+	s, _, err := openStore(t.TempDir(), most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{store: s, settings: rows.Settings{MaxBytes: most, Daemon: "d"}}
+	for i := range uint64(20) {
+		var b rows.Batch
+		for n := range uint64(1000) {
+			j := job(1+i*1000+n, "ann", int64(i)*1000, 1, gib)
+			j.EndedMs, j.How = int64(i)*1000+1000, rows.Exited
+			b.Jobs = append(b.Jobs, j)
+		}
+		if err := k.write(&b); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	info, err := os.Stat(s.path)
+	if err != nil || info.Size() > most {
+		t.Errorf("%d bytes, %v", info.Size(), err)
+	}
+	var least, largest uint64
+	if err := s.read.QueryRow("SELECT min(job), max(job) FROM jobs").Scan(&least, &largest); err != nil || least == 1 || largest != 20000 {
+		t.Errorf("jobs %d to %d, %v", least, largest, err)
+	}
+}
+
+// BenchmarkReport makes a report over a million rows of 500,000 jobs.
+func BenchmarkReport(b *testing.B) {
+	s := opened(b, b.TempDir())
+	fill := `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 500000)`
+	for _, statement := range []string{
+		"INSERT INTO devices VALUES (1, 'GPU-0', 0), (2, 'GPU-1', 1)",
+		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 2000) INSERT INTO texts SELECT i, 'text ' || i FROM n",
+		fill + ` INSERT INTO jobs (id, daemon, job, key, uid, user, grp, name, command, program, unit, began, seen, ended, how, code, reasons, refusal, lacked, peak)
+			SELECT i, 1, i, 'key' || i, 1000 + i % 40, 2 + i % 40, 50 + i % 5, 60 + i % 100, 200 + i % 1700, 200 + i % 1700, 1900 + i % 50, i * 1000, i * 1000 + 900, i * 1000 + 900, 'exit', 0, '', '', 0, 1073741824 FROM n`,
+		fill + " INSERT INTO uses SELECT i, 1, i / 3600, i * 1000, i * 1000 + 900, 1e9, 1e9, 0, 1e9, 0, 1073741824, 0, 0, 0, 0 FROM n",
+		fill + " INSERT INTO uses SELECT i, 2, i / 3600, i * 1000, i * 1000 + 900, 1e9, 1e9, 0, 1e9, 0, 1073741824, 0, 0, 0, 0 FROM n",
+	} {
+		if _, err := s.write.Exec(statement); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, by := range rows.Groupings {
+		b.Run("by="+by, func(b *testing.B) {
+			for b.Loop() {
+				err := s.answer(context.Background(), reader{all: true}, rows.Question{Want: rows.WantReport, By: by}, 600_000_000, func(rows.Line) error { return nil })
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package archive
+
+// This file keeps the texts and devices that many rows share. write.go calls it.
+
+import "database/sql"
+
+// mostTexts is the number of texts whose numbers are kept in memory.
+const mostTexts = 8192
+
+// text returns the number of a text, which it adds if the store lacks it.
+func (s *store) text(tx *sql.Tx, text string) (id int64, err error) {
+	if id, known := s.texts[text]; known {
+		return id, nil
+	}
+	if err = tx.QueryRow("SELECT id FROM texts WHERE text = ?", text).Scan(&id); err == sql.ErrNoRows {
+		err = tx.QueryRow("INSERT INTO texts (text) VALUES (?) RETURNING id", text).Scan(&id)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(s.texts) >= mostTexts {
+		clear(s.texts)
+	}
+	s.texts[text] = id
+	return id, nil
+}
+
+// device returns the number of a device, which it adds if the store lacks it.
+func (s *store) device(tx *sql.Tx, d device) (id int64, err error) {
+	if id, known := s.devices[d]; known {
+		return id, nil
+	}
+	if err = tx.QueryRow("SELECT id FROM devices WHERE uuid = ? AND number = ?", d.uuid, d.number).Scan(&id); err == sql.ErrNoRows {
+		err = tx.QueryRow("INSERT INTO devices (uuid, number) VALUES (?, ?) RETURNING id", d.uuid, d.number).Scan(&id)
+	}
+	if err == nil {
+		s.devices[d] = id
+	}
+	return id, err
+}
+
+// forget forgets all numbers and totals in memory. The caller has rolled a transaction back, which may have added some of them.
+func (s *store) forget() {
+	clear(s.texts)
+	clear(s.devices)
+	clear(s.open)
+}

@@ -1,0 +1,36 @@
+package rows
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// This file says which commands count as runs of one program.
+
+// interpreters are programs that run a script. A version may follow the name, as in python3.12.
+var interpreters = []string{"python", "pypy", "perl", "ruby", "node", "bash", "sh", "dash", "zsh", "julia", "Rscript", "lua", "java", "torchrun"}
+
+// ProgramOf returns what repeated runs of a command have in common: the name of the executable, for an interpreter with its script or
+// module.
+func ProgramOf(command string) string {
+	words := strings.Fields(command)
+	if len(words) == 0 {
+		return ""
+	}
+	name := path.Base(words[0])
+	if !slices.Contains(interpreters, strings.TrimRight(name, "0123456789.")) {
+		return name
+	}
+	for i, word := range words[1:] {
+		switch {
+		case word == "-m" || word == "-jar":
+			return strings.Join(append([]string{name}, words[i+1:min(i+3, len(words))]...), " ")
+		case word == "-c" || word == "-e":
+			return name + " " + word
+		case !strings.HasPrefix(word, "-"):
+			return name + " " + path.Clean(word)
+		}
+	}
+	return name
+}

@@ -1,0 +1,153 @@
+package archive
+
+// This file serves readers: it finds out which user has connected, reads one question, and sends the answer. run.go calls it.
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/archive/rows"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxConns        = 128
+	maxConnsPerUser = 16
+	maxQuestion     = 16 << 10
+	questionTimeout = 5 * time.Second
+	answerTimeout   = 60 * time.Second
+)
+
+// server answers the readers of a store.
+type server struct {
+	store *store
+	owner uint32 // user that sees all rows, like root
+	mu    sync.Mutex
+	conns map[uint32]int // open connections by user
+	total int
+}
+
+// serve answers until the listener is closed.
+func (v *server) serve(ctx context.Context, l *net.UnixListener) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return
+			}
+			time.Sleep(100 * time.Millisecond) // too many open files
+			continue
+		}
+		who, err := v.readerOf(conn)
+		if err != nil || !v.enter(who.uid) {
+			conn.Close()
+			continue
+		}
+		go func() {
+			defer v.leave(who.uid)
+			defer conn.Close()
+			v.answer(ctx, conn, who)
+		}()
+	}
+}
+
+// enter counts a connection of a user. It returns false if the user has too many.
+func (v *server) enter(uid uint32) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.total >= maxConns || v.conns[uid] >= maxConnsPerUser {
+		return false
+	}
+	v.total++
+	v.conns[uid]++
+	return true
+}
+
+func (v *server) leave(uid uint32) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.total--
+	if v.conns[uid]--; v.conns[uid] == 0 {
+		delete(v.conns, uid)
+	}
+}
+
+// readerOf returns the user at the other end of a connection, as the kernel recorded it. Root of another PID namespace, as in a container,
+// sees root's own rows only.
+func (v *server) readerOf(conn *net.UnixConn) (reader, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return reader{}, err
+	}
+	var cred *unix.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || failed != nil {
+		return reader{}, errors.Join(err, failed)
+	}
+	who := reader{uid: cred.Uid}
+	who.all = (who.uid == 0 || who.uid == v.owner) && cred.Pid > 0 && inOwnNamespace(int(cred.Pid))
+	return who, nil
+}
+
+// inOwnNamespace reports whether a process runs in the PID namespace of this process: then it has one number.
+func inOwnNamespace(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return false
+	}
+	_, rest, found := strings.Cut(string(text), "\nNSpid:")
+	line, _, _ := strings.Cut(rest, "\n")
+	own, err := os.ReadFile("/proc/self/status")
+	if err != nil || !found {
+		return false
+	}
+	_, mine, _ := strings.Cut(string(own), "\nNSpid:")
+	mine, _, _ = strings.Cut(mine, "\n")
+	return len(strings.Fields(line)) == len(strings.Fields(mine))
+}
+
+// answer reads a question and sends its answer.
+func (v *server) answer(ctx context.Context, conn *net.UnixConn, who reader) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	_ = conn.SetDeadline(time.Now().Add(questionTimeout))
+	out := bufio.NewWriterSize(conn, 64<<10)
+	lines := json.NewEncoder(out)
+	line, err := bufio.NewReaderSize(conn, maxQuestion).ReadSlice('\n')
+	var q rows.Question
+	if err == nil {
+		err = json.Unmarshal(line, &q)
+	}
+	if err == nil {
+		_ = conn.SetDeadline(time.Now().Add(answerTimeout))
+		err = v.store.answer(ctx, who, q, time.Now().UnixMilli(), func(l rows.Line) error { return lines.Encode(l) })
+	}
+	last := rows.Line{End: true}
+	if err != nil {
+		last = rows.Line{Error: err.Error()}
+	}
+	_ = lines.Encode(last)
+	_ = out.Flush()
+}
+
+// answer sends the lines that answer a question.
+func (s *store) answer(ctx context.Context, who reader, q rows.Question, nowMs int64, send func(rows.Line) error) error {
+	switch q.Want {
+	case rows.WantReport:
+		return s.report(ctx, who, q, nowMs, send)
+	case rows.WantJobs, rows.WantPeaks:
+		return s.jobs(ctx, who, q, nowMs, send)
+	case rows.WantMinutes:
+		return s.minutes(ctx, q, nowMs, send)
+	}
+	return fmt.Errorf("the daemon keeps nothing that is called %q: gpuarb and gpuarbd are of different versions", q.Want)
+}

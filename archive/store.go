@@ -1,0 +1,40 @@
+package archive
+
+// This file has the types of an open store.
+
+import (
+	"database/sql"
+	"os"
+
+	"github.com/gpuarb/gpuarb/archive/rows"
+)
+
+// store is the open file.
+type store struct {
+	path    string
+	lock    *os.File
+	write   *sql.DB // one connection
+	read    *sql.DB // connections that cannot write
+	texts   map[string]int64
+	devices map[device]int64
+	open    map[jobKey]*openJob // jobs that were written and have not ended
+}
+
+// device identifies a device: by its UUID, and by its index if it has none.
+type device struct {
+	uuid   string
+	number int
+}
+
+// jobKey identifies a job in one life of the daemon.
+type jobKey struct {
+	daemon string
+	job    uint64
+}
+
+// openJob is what is known of a job that was written and has not ended.
+type openJob struct {
+	row    int64
+	seenMs int64
+	totals map[int64]rows.Use // last totals, by number of the device
+}

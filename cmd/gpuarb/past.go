@@ -1,0 +1,188 @@
+package main
+
+// This file has the commands that look back: report and history. The process that keeps the history answers over a socket of its own, beside
+// the daemon's. suggest.go has what a command needs.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/archive/rows"
+	"github.com/gpuarb/gpuarb/internal/report"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// reportTimeout bounds how long an answer may take: a report over years.
+const reportTimeout = time.Minute
+
+// pastJobs is the number of jobs that `gpuarb history` shows without --limit.
+const pastJobs = 50
+
+// period are the flags of a time in the past.
+type period struct{ since, until string }
+
+func (p *period) addTo(command *cobra.Command, since string) {
+	command.Flags().StringVar(&p.since, "since", since, "from then on: 2h or 7d ago, or a time as 14:30, 2026-11-25 or \"2026-11-25 14:30\"; all: from the beginning")
+	command.Flags().StringVar(&p.until, "until", "", "until then, in the same forms; without it, until now")
+}
+
+// question adds the period to a question.
+func (p *period) question(q rows.Question) (rows.Question, error) {
+	now := time.Now()
+	if p.since != "all" {
+		at, err := parseSince(p.since, now)
+		if err != nil {
+			return q, fail(exitUsage, "--since: %w", err)
+		}
+		q.SinceMs = at.UnixMilli()
+	}
+	if p.until != "" {
+		at, err := parseSince(p.until, now)
+		if err != nil {
+			return q, fail(exitUsage, "--until: %w", err)
+		}
+		if q.UntilMs = at.UnixMilli(); q.UntilMs <= q.SinceMs {
+			return q, fail(exitUsage, "--until %s is not after --since %s", p.until, p.since)
+		}
+	}
+	return q, nil
+}
+
+func (a *app) reportCommand() *cobra.Command {
+	var by string
+	var when period
+	var asCSV bool
+	command := a.tableCommand(&cobra.Command{
+		Use:   "report",
+		Short: "sum up what users, jobs or devices held, reserved and waited for",
+		Long: `Sums up what the daemon's history knows of a time: GiB-hours that programs held (HELD), that were reserved for them
+(RESERVED), and that they would have held with their peak all the time (AT-PEAK); the largest peak of a job on one device;
+how long requests waited, how many were refused, and for how long memory was held without any use (IDLE). A job
+without gpuarb run counts as well. You see your own jobs, root those of all users.
+
+The amounts are exact, except that memory which a program frees without asking the daemon counts until the daemon looks, within
+half a second.`,
+	}, func(style report.Style) error {
+		if !slices.Contains(rows.Groupings, by) {
+			return fail(exitUsage, "--by: there is no %q; there are %s", by, strings.Join(rows.Groupings, ", "))
+		}
+		if asCSV && a.json {
+			return fail(exitUsage, "--json and --csv are two forms of one report: give one of them")
+		}
+		q, err := when.question(rows.Question{Want: rows.WantReport, By: by})
+		if err != nil {
+			return err
+		}
+		sums := []rows.Sum{}
+		if err := a.askPast(q, func(l rows.Line) { sums = append(sums, *l.Sum) }); err != nil {
+			return err
+		}
+		return a.show(report.Totals(sums), func(w io.Writer) error {
+			if asCSV {
+				return report.SumsCSV(w, sums)
+			}
+			return style.Sums(w, by, sums)
+		})
+	})
+	command.Flags().StringVar(&by, "by", "user", "what a line is about: "+strings.Join(rows.Groupings, ", "))
+	when.addTo(command, "7d")
+	command.Flags().BoolVar(&asCSV, "csv", false, "print CSV, with the names of --json as header")
+	completeFlag(command, "by", cobra.FixedCompletions(rows.Groupings, cobra.ShellCompDirectiveNoFileComp))
+	return command
+}
+
+func (a *app) historyCommand() *cobra.Command {
+	var when period
+	var limit int
+	var all bool
+	var job []string
+	command := a.tableCommand(&cobra.Command{
+		Use:   "history [JOB | NAME]",
+		Short: "list the jobs that have ended, the latest first",
+		Long: `Lists the jobs that have ended, the latest first: when they began, how long they ran, how they ended (exit:1, signal:9; died: the
+process ended while it held something; closed: it held nothing any more; refused: it never began; unknown: it was gone when the
+daemon was started again), the most memory that they used on one device, GiB-hours held, how long requests waited, and how
+many were refused. With a job or a name it tells of those alone. You see your own jobs, root those of all users.`,
+	}, func(style report.Style) error {
+		q, err := when.question(rows.Question{Want: rows.WantJobs, Limit: limit, Running: all})
+		if err != nil {
+			return err
+		}
+		if len(job) > 0 {
+			if q.Job, err = strconv.ParseUint(job[0], 10, 63); err != nil {
+				q.Name = job[0]
+			}
+		}
+		pasts := []rows.Past{}
+		if err := a.askPast(q, func(l rows.Line) { pasts = append(pasts, *l.Past) }); err != nil {
+			return err
+		}
+		if len(pasts) == 0 && len(job) > 0 {
+			return fail(exitFailed, "the history has no job %q that has ended since %s; `gpuarb history --since all` lists those that it has", job[0], when.since)
+		}
+		return a.show(report.EndedJobs(pasts), func(w io.Writer) error { return style.Pasts(w, pasts) })
+	})
+	command.Args = argumentCount(0, 1)
+	run := command.RunE
+	command.RunE = func(c *cobra.Command, args []string) error {
+		job = args
+		return run(c, args)
+	}
+	when.addTo(command, "all")
+	command.Flags().IntVar(&limit, "limit", pastJobs, "at most so many jobs; 0: all")
+	command.Flags().BoolVar(&all, "all", false, "also the jobs that go on")
+	return command
+}
+
+// askPast asks the history a question, and calls each for every line of the answer.
+func (a *app) askPast(q rows.Question, each func(rows.Line)) error {
+	ctx, cancel := context.WithTimeout(context.Background(), reportTimeout)
+	defer cancel()
+	defer a.slow("the history to answer")()
+	client, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	a.sayWhichDaemon(client.Path())
+	return askPastOf(ctx, client, q, each)
+}
+
+// askPastOf asks the history of a daemon.
+func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each func(rows.Line)) error {
+	path := rows.SocketOf(client.Path())
+	err := rows.Ask(ctx, path, q, func(l rows.Line) error {
+		each(l)
+		return nil
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+		return fail(exitUnavailable, "the daemon at %s keeps no history at present: its configuration has history = \"none\", it is of an older version, "+
+			"or the history's process does not run; `gpuarb doctor` says more", client.Path())
+	case errors.Is(err, unix.EACCES):
+		return fail(exitUnavailable, "you may not connect to %s; join the group that owns %s", path, client.Path())
+	case errors.Is(err, context.DeadlineExceeded):
+		return fail(exitUnavailable, "the history at %s does not answer", path)
+	}
+	return fail(exitFailed, "the history: %w", err)
+}
+
+// tellPast tells how a job ended of which the daemon knows no more; false: the history does not know it either.
+func (a *app) tellPast(w io.Writer, q rows.Question) (told bool) {
+	q.Want, q.Limit = rows.WantJobs, 1
+	var past *rows.Past
+	if err := a.askPast(q, func(l rows.Line) { past = l.Past }); err != nil || past == nil {
+		return false
+	}
+	return report.WritePast(w, *past, time.Now()) == nil
+}

@@ -1,0 +1,247 @@
+package daemon
+
+// This file starts the process that keeps the history, and feeds it with the accounts of jobs. loops.go runs it; package archive is the
+// process, and archive/rows has the lines. feed.go has what
+// waits to be written, and archiverows.go makes the rows.
+//
+// No caller waits for the process: rows wait in a feed, outside the daemon's lock. Rows of one job replace each other there, because they
+// have totals.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/archive/rows"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/worker"
+)
+
+const (
+	// archiveUser is the user that systemd-sysusers creates for the process. If it does not exist, the process runs under archiveUID, which
+	// no package uses: the user nobody serves the page then, and must not read the history.
+	archiveUser = "gpuarb-history"
+	archiveUID  = 65533
+	// feedEvery is the time between two batches. Rows are thus never older than a second when they are written.
+	feedEvery = 900 * time.Millisecond
+	// settleAfter is the time after the start after which a job without a row has not come back.
+	settleAfter = 15 * time.Second
+)
+
+// newArchive returns the keeper of the history's process.
+func (d *Daemon) newArchive() *worker.Keeper {
+	var out bytes.Buffer // the last line of the process, as far as it has come
+	return worker.New(d.log, d.paths.socket, d.paths.socketMode(), worker.Job{
+		Command: rows.Command, User: archiveUser, Fallback: archiveUID, Drains: true, LogsOnce: true,
+		Done: "the history is kept", Failed: "the history is not kept",
+		Prepare: func(as *syscall.Credential) error { return prepareFolder(d.paths.history, as) },
+		Started: d.feed.connect, Ended: d.feed.disconnect, Trouble: d.feed.failed,
+		Heard: func(output []byte) {
+			out.Write(output)
+			for {
+				line, rest, found := bytes.Cut(out.Bytes(), []byte{'\n'})
+				if !found {
+					break
+				}
+				var answer rows.Answer
+				if json.Unmarshal(line, &answer) == nil {
+					d.archiveAnswered(answer)
+				}
+				out.Next(len(out.Bytes()) - len(rest))
+			}
+		},
+	})
+}
+
+// wantedArchive returns where a configuration wants the history to be read.
+func (d *Daemon) wantedArchive(c *config.Config) worker.Wanted {
+	if c.History.Kept == config.HistoryNone {
+		return worker.Wanted{}
+	}
+	settings, err := json.Marshal(rows.Settings{Folder: d.paths.history, MaxBytes: int64(c.History.Size), MaxAgeMs: c.History.Age.Milliseconds(),
+		Owner: uint32(os.Geteuid()), Daemon: strconv.FormatUint(d.history.ID, 36)})
+	if err != nil {
+		return worker.Wanted{}
+	}
+	return worker.Wanted{Network: "unix", Address: rows.SocketOf(d.paths.socket), Settings: string(settings)}
+}
+
+// archiveAnswered handles a line of the history's process.
+func (d *Daemon) archiveAnswered(a rows.Answer) {
+	if a.Note != "" {
+		d.log.Warn("the history begins anew", "reason", a.Note)
+	}
+	if text, changed := d.feed.answered(a); changed {
+		if text != "" {
+			d.log.Error("the history cannot be written; it is tried again", "folder", d.paths.history, "err", text)
+		} else {
+			d.log.Info("the history is written again", "folder", d.paths.history)
+		}
+	}
+}
+
+// prepareFolder makes the folder of the history, and gives it to the user of its process, with the files in it. Another user may have had
+// them before.
+func prepareFolder(folder string, as *syscall.Credential) error {
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if as == nil {
+		return nil
+	}
+	if at := closedTo(filepath.Dir(folder), as); at != "" {
+		return fmt.Errorf("the user of its process (%s, or %d without that user) may not enter %s: open it to others (chmod o+x), or set STATE_DIRECTORY", archiveUser, archiveUID, at)
+	}
+	at, err := unix.Open(folder, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", folder, err)
+	}
+	defer unix.Close(at)
+	var stat unix.Stat_t
+	if err := unix.Fstat(at, &stat); err != nil || stat.Uid == as.Uid {
+		return err
+	}
+	for _, name := range []string{rows.FileName, rows.FileName + "-wal", rows.FileName + "-shm", "lock"} {
+		if err := chownFile(at, name, as); err != nil {
+			return fmt.Errorf("%s/%s: %w", folder, name, err)
+		}
+	}
+	if err := unix.Fchown(at, int(as.Uid), int(as.Gid)); err != nil {
+		return fmt.Errorf("%s cannot be given to user %d: %w", folder, as.Uid, err)
+	}
+	return nil
+}
+
+// closedTo returns the first folder on the way to a path that a user may not enter, by its mode; "": there is none.
+func closedTo(path string, as *syscall.Credential) string {
+	closed := ""
+	for at := path; ; at = filepath.Dir(at) {
+		var stat unix.Stat_t
+		if unix.Stat(at, &stat) == nil {
+			mode := stat.Mode
+			switch {
+			case stat.Uid == as.Uid:
+				mode >>= 6
+			case stat.Gid == as.Gid:
+				mode >>= 3
+			}
+			if mode&1 == 0 {
+				closed = at
+			}
+		}
+		if at == filepath.Dir(at) {
+			return closed
+		}
+	}
+}
+
+// chownFile gives a file in a folder to a user, if it is an ordinary file with one name. A file that does not exist is ignored.
+func chownFile(folder int, name string, as *syscall.Credential) error {
+	file, err := unix.Openat(folder, name, unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(file)
+	var stat unix.Stat_t
+	if err := unix.Fstat(file, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Nlink != 1 {
+		return err
+	}
+	return unix.Fchown(file, int(as.Uid), int(as.Gid))
+}
+
+// keepArchive runs the history's process, collects the accounts of jobs and sends them, until ctx ends. It then sends the last ones.
+func (d *Daemon) keepArchive(ctx context.Context) {
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer d.catchPanic(nil)
+		defer close(ended)
+		d.archive.Run(own)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	next, settle := time.NewTimer(feedEvery), time.After(settleAfter)
+	defer next.Stop()
+	for over := false; !over; {
+		select {
+		case <-ctx.Done():
+			over = true
+		case <-d.feed.wake:
+		case <-settle:
+			d.feed.settle()
+		case <-next.C:
+			next.Reset(feedEvery)
+		}
+		if d.config.Load().History.Kept == config.HistoryNone {
+			continue
+		}
+		d.countMinute()
+		d.collectAccounts()
+		if err := d.feed.send(d.now()); err != nil {
+			d.log.Error("the history is not kept", "err", err)
+			d.archive.Kill()
+		}
+	}
+}
+
+// collectAccounts puts the accounts of all jobs into the feed.
+func (d *Daemon) collectAccounts() {
+	d.lock()
+	now := d.now()
+	past, going := d.arb.PastJobs(), d.arb.Accounts(now)
+	d.unlock()
+	namesOnly := d.config.Load().Commands == config.CommandsOwn && os.Geteuid() == 0
+	for i := range past {
+		d.feed.put(rowOf(&past[i], namesOnly), true)
+	}
+	for i := range going {
+		d.feed.put(rowOf(&going[i], namesOnly), false)
+	}
+}
+
+// countMinute adds the present figures of the devices. When a minute is over, it puts the means into the feed.
+func (d *Daemon) countMinute() {
+	d.lock()
+	now := d.now()
+	all := d.arb.DeviceFigures()
+	d.unlock()
+	m := &d.means
+	if minute := now.Unix() / int64(time.Minute/time.Second); minute != m.minute {
+		for _, sum := range m.sums {
+			for _, n := range []*uint64{&sum.Used, &sum.Reserved, &sum.Grantable, &sum.Unmanaged} {
+				*n /= m.looks
+			}
+			sum.Minute = m.minute
+			d.feed.putMinute(sum)
+		}
+		*m = minuteMeans{minute: minute, sums: map[int]rows.Minute{}}
+	}
+	m.looks++
+	for _, is := range all {
+		sum := m.sums[is.Index]
+		sum.Device, sum.UUID, sum.Total = accounting.IndexNumber(is.Index), is.UUID, uint64(is.Total)
+		sum.Used += uint64(is.Used)
+		sum.Reserved += uint64(is.Reserved)
+		sum.Grantable += uint64(is.Grantable)
+		sum.Unmanaged += uint64(is.Unmanaged)
+		m.sums[is.Index] = sum
+	}
+}
