@@ -80,8 +80,8 @@ export class Chart {
     const paths = uPlot.paths.stepped({ align: -1 });
     const none = { show: false };
     const area = (fill, stroke) => ({ paths, fill, stroke, width: stroke ? 1 : 0, points: none });
-    const areas = colors.map((c) => area(c, card)).reverse();
-    const line = (width, dash) => ({ paths, stroke: ink, width, dash, points: none });
+    const areas = colors.map((c) => area(c, this.model.live ? card : null)).reverse(); // with many steps, edges would cover the areas
+    const line = (stroke, width) => ({ paths, stroke, width, points: none });
     const font = `12px ${color('--font')}`;
     const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
     return {
@@ -97,8 +97,8 @@ export class Chart {
         { ...axis, space: 70, size: 28, values: (_, ticks) => this.labels(ticks) },
         { ...axis, size: 62, space: 36, incrs: [1 / 64, 1 / 16, 1 / 4, 1 / 2, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512], values: (_, ticks) => ticks.map((v) => (v < 1 && v > 0 ? `${Math.round(v * 1024)} MiB` : v === 0 ? '0' : `${v} GiB`)) },
       ],
-      series: [{}, area(color('--above')), area(card), area(hatched(card, color('--hatch')), color('--hatch')), ...areas,
-        ...(this.model.live ? [] : [line(1, [2, 3])]), line(2)],
+      series: [{}, area(color('--above')), area(card), area(hatched(card, color('--hatch')), this.model.live ? color('--hatch') : null), ...areas,
+        ...(this.model.live ? [] : [line(soft, 1)]), line(ink, 2)],
       cursor: { y: false, points: none, drag: { x: false, y: false, setScale: false } },
       hooks: {
         setCursor: [(u) => this.moved(u.cursor.idx ?? null)],

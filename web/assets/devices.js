@@ -1,7 +1,7 @@
 // This file shows the card of each device: its figures, its chart, and the legend that reads the
 // chart. chart.js draws the chart.
 
-import { OTHERS, bytes, clock, day, free, short } from './model.js';
+import { OTHERS, bytes, clock, day, left, short } from './model.js';
 import { Chart } from './chart.js';
 import { color, empty, fill, h } from './element.js';
 import { called } from './tables.js';
@@ -103,13 +103,15 @@ class View {
   head() {
     const d = this.device;
     fill(this.title, called(d), ' ', h('span', { class: 'model' }, d.name), d.state === 'ok' ? null : h('span', { class: `badge ${d.state}` }, d.state));
-    const facts = [['Free', bytes(free(d)), 'what can be granted now'], ['Used', bytes(d.used_bytes), 'what programs have allocated'],
+    const kept = d.free_bytes === 0 && d.queue_depth > 0 ? left(d) : 0;
+    const facts = [['Free', bytes(d.free_bytes) + (kept > 0 ? ` (${bytes(kept)} for the queue)` : ''), 'what a new program would be granted now, beside its context'], ['Used', bytes(d.used_bytes), 'what programs have allocated'],
       ['Reserved', bytes(d.reserved_bytes), 'memory.min of all jobs, used or not'], ['Capacity', bytes(d.capacity_bytes), 'what can be granted in all: the total without unmanaged memory, contexts and what is set aside'], ['Total', bytes(d.total_bytes), null]];
     if (d.unmanaged_bytes > 0) {
       const by = d.unmanaged_by.map((u) => short(u.command)).slice(0, 3).join(', ');
       facts.push(['Unmanaged', bytes(d.unmanaged_bytes) + (by ? ` (${by})` : ''), 'programs that run without gpuarb']);
     }
-    facts.push(['Slots', d.slots_max === null ? String(d.slots_current) : `${d.slots_current} of ${d.slots_max}`, 'jobs with work on the device'], ['Waiting', String(d.queue_depth), null]);
+    if (d.slots_max !== null) facts.push(['Slots', `${d.slots_current} of ${d.slots_max}`, 'jobs with work on the device']);
+    facts.push(['Waiting', String(d.queue_depth), null]);
     fill(this.facts, ...facts.map(([k, v, title]) => h('div', { title, class: k === 'Free' ? 'free' : null }, h('dt', {}, k), h('dd', {}, v))));
   }
 
@@ -133,8 +135,8 @@ class View {
     const line = (cls, name, value) => h('li', {}, h('span', { class: `swatch ${cls}` }), h('span', { class: 'who' }, name), h('span', { class: 'much' }, bytes(value)));
     const rows = shown.filter(([s, used]) => used > 0 || (isNow && this.leases.has(s.key))).reverse().map(([s, used]) => this.row(s, used));
     if (rows.length === 0) rows.push(h('li', { class: 'empty' }, this.stack.length === 0 ? 'No lease yet.' : 'Not used at that time.'));
-    const left = isNow && live ? free(this.device) : capacity[at] === null || capacity[at] === undefined ? null : Math.max(0, capacity[at] - sum - unused[at]);
-    fill(this.legend, ...rows, unused[at] > 0 ? line('unused', 'reserved, not used', unused[at]) : null, line('nothing', 'free', left), line('capacity', 'capacity', capacity[at]),
+    const rest = capacity[at] === null || capacity[at] === undefined ? null : Math.max(0, capacity[at] - sum - unused[at]);
+    fill(this.legend, ...rows, unused[at] > 0 ? line('unused', 'reserved, not used', unused[at]) : null, line('nothing', 'neither used nor reserved', rest), line('capacity', 'capacity', capacity[at]),
       total[at] - capacity[at] > total[at] / 200 ? line('above', 'unmanaged, contexts, set aside', total[at] - capacity[at]) : null);
     const events = this.model.eventsNear(this.index, times[at]);
     fill(this.happened, events.slice(-3).map((e) => `${clock(e.time_ms)} ${e.text}`).join('; '));

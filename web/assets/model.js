@@ -45,9 +45,9 @@ export function day(ms) {
   return new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric' }).format(new Date(ms));
 }
 
-/** free returns how much of a device can be granted now. */
-export function free(device) {
-  return device.free_bytes ?? Math.max(0, device.capacity_bytes - device.committed_bytes);
+/** left returns how much of a device is neither held nor reserved. Requests that wait come before new programs. */
+export function left(device) {
+  return Math.max(0, device.capacity_bytes - device.committed_bytes);
 }
 
 /** unused returns how much of a device is reserved and not used. */

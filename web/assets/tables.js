@@ -2,7 +2,7 @@
 // device, whose heading names the holders once, with a link to the row of each. table.js has the
 // table itself.
 
-import { bytes, free, short, span } from './model.js';
+import { bytes, left, short, span } from './model.js';
 import { empty, fill, h } from './element.js';
 import { MAX_ROWS, Table } from './table.js';
 
@@ -22,7 +22,7 @@ const waiting = new Table('waiting', 'Requests that wait', [
   { head: 'PID', value: (t) => t.pid },
   { head: 'Wants', value: (t) => t.wants_bytes ?? 0, cell: (t) => (t.wants_bytes === null ? t.wants : bytes(t.wants_bytes)), largest: true },
   { head: 'Waited', value: (t) => t.waited_ms, cell: (t) => span(t.waited_ms), largest: true },
-  { head: 'Reason', value: reason, cell: (t) => h('span', { class: 'reason' }, reason(t), ' ', t.held ? h('a', { href: `#${t.held}` }, 'its holders') : null) },
+  { head: 'Reason', value: reason, cell: (t) => h('span', { class: 'reason' }, reason(t), ' ', t.held ? h('a', { href: `#${t.held}` }, 'its holders') : null, room(t)) },
   { head: 'Command', value: nameOf, cell: command },
 ]);
 
@@ -32,17 +32,31 @@ const programs = new Table('programs', 'Programs', [
   { head: 'PID', value: (l) => l.pid },
   { head: 'State', value: (l) => l.state, cell: (l) => badge(l.state) },
   { head: 'Used', value: (l) => l.used_bytes, cell: (l) => bytes(l.used_bytes), largest: true },
-  { head: 'Budget', value: (l) => l.budget_bytes ?? Infinity, cell: (l) => (l.budget_bytes === null ? 'max' : bytes(l.budget_bytes)), largest: true },
+  { head: 'Budget', value: (l) => (l.state === 'unmanaged' ? -1 : l.budget_bytes ?? Infinity), cell: budget, largest: true },
   { head: 'Reserved', value: (l) => l.min_bytes ?? -1, cell: (l) => bytes(l.min_bytes), largest: true },
   { head: 'Peak', value: (l) => l.peak_bytes ?? -1, cell: (l) => bytes(l.peak_bytes), largest: true },
+  { head: 'GPU use', value: (l) => l.util_percent ?? -1, cell: (l) => (l.util_percent === null ? '–' : `${l.util_percent} %`), largest: true },
+  { head: 'Idle', value: (l) => l.unused_ms ?? -1, cell: (l) => (l.unused_ms === null ? '–' : span(l.unused_ms)), largest: true },
   { head: 'Streams', value: (l) => l.streams ?? -1, cell: (l) => String(l.streams ?? '–'), largest: true },
   { head: 'Age', value: (l) => l.age_ms, cell: (l) => span(l.age_ms), largest: true },
   { head: 'Command', value: nameOf, cell: command },
 ]);
 
+/** budget returns the most that a row may use; no limit holds for a program without gpuarb. */
+function budget(l) {
+  if (l.state === 'unmanaged') return 'none';
+  return l.budget_bytes === null ? 'max' : bytes(l.budget_bytes);
+}
+
 /** reason returns why a request waits, without the holders: the heading of its device names them. */
 function reason(t) {
-  return (t.text || t.reason).split(HOLDS)[0];
+  return (t.text || t.reason).split(HOLDS)[0].replace(/^waits for [^:]*: /, '');
+}
+
+/** room says which other device has room for the program of a request; null: none has. */
+function room(t) {
+  if (t.room === null) return null;
+  return h('span', { class: 'room' }, `${called(t.room)} has ${bytes(t.room.free_bytes)} free: `, h('code', {}, `gpuarb run --device ${t.room.index}`), ', or ', h('code', {}, '--device emptiest'));
 }
 
 /** holdersOf returns who has memory or the whole of a device, the largest first. */
@@ -61,7 +75,7 @@ function heldBy(device, holders) {
     return h('span', { class: 'holder' }, h('a', { href: `#${j.id}` }, nameOf(j)), ` ${what}${j.holds.includes('unmanaged') ? ', unmanaged' : ''}`);
   });
   if (more > 0) words.push(h('a', { href: '#programs' }, `and ${more} more`));
-  return h('div', { id: `held-${device.index}`, class: 'held' }, h('strong', {}, called(device)), ` ${bytes(free(device))} free of ${bytes(device.capacity_bytes)}`,
+  return h('div', { id: `held-${device.index}`, class: 'held' }, h('strong', {}, called(device)), ` ${bytes(left(device))} free of ${bytes(device.capacity_bytes)}`,
     words.length > 0 ? [h('span', { class: 'soft' }, 'held by'), ...words] : null);
 }
 
@@ -76,7 +90,7 @@ export function showWaiting(state) {
     for (const j of holders.slice(0, NAMED)) linked.add(j.id);
     const held = holders.length > 0 ? `held-${device.index}` : null;
     groups.push({ key: device?.index ?? 'any', head: device === null ? h('div', { class: 'held' }, h('strong', {}, 'Any GPU')) : heldBy(device, holders),
-      rows: rows.map((t) => ({ key: t.ticket, data: { ...t, held } })) });
+      rows: rows.map((t) => ({ key: t.ticket, data: { ...t, held, room: state.devices.find((d) => d.index === t.room_on) ?? null } })) });
   }
   place('queue', waiting, groups, state.queue.length, 'No request waits.');
   return linked;
@@ -97,7 +111,7 @@ export function showPrograms(state, linked) {
     const kind = j.holds[0];
     if (!['unmanaged', 'reservation', 'claim', 'exclusive'].includes(kind)) continue;
     add({ device: j.device, user: j.user, job: j.job, job_name: j.job_name, pid: j.pid, state: kind === 'reservation' ? 'reserved' : kind, used_bytes: j.used_bytes, budget_bytes: null,
-      min_bytes: j.reserved_bytes, peak_bytes: null, streams: null, age_ms: j.age_ms, command: j.command }, rowId(j.device, kind === 'unmanaged' ? 0 : j.job, j.pid), kind);
+      min_bytes: j.reserved_bytes, peak_bytes: null, util_percent: null, unused_ms: null, streams: null, age_ms: j.age_ms, command: j.command }, rowId(j.device, kind === 'unmanaged' ? 0 : j.job, j.pid), kind);
   }
   place('leases', programs, [{ key: 'all', head: null, rows }], rows.length, 'No program has a lease.');
 }

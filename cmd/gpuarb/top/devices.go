@@ -168,7 +168,11 @@ func (m *Model) deviceRest(d *figures.DeviceState) string {
 		words = append(words, fmt.Sprintf("slots %d/%d", d.SlotsCurrent, d.SlotsMax))
 	}
 	if d.Queue > 0 {
-		words = append(words, paint(attention, fmt.Sprintf("waiting %d", d.Queue)))
+		text := fmt.Sprintf("waiting %d", d.Queue)
+		if left := d.Capacity.Less(d.Committed); d.Free == 0 && left > 0 {
+			text += ", " + report.Amount(left) + " kept"
+		}
+		words = append(words, paint(attention, text))
 	}
 	if d.Pressure.Some.Avg10 >= 1 {
 		words = append(words, fmt.Sprintf("pressure %.0f%%", d.Pressure.Some.Avg10))

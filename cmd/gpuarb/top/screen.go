@@ -152,8 +152,26 @@ func (m *Model) foot() []string {
 	case m.page != table:
 		return []string{m.keyHints("esc", "back", m.glyphs.scroll, "scroll", "l", "limit", "c", "cancel", "k", "signal", "q", "back")}
 	}
-	return []string{m.keyHints("q", "quit", "?", "help", m.glyphs.enter, "details", "/", "filter", "t", "tree", "s", "sort",
-		"l", "limit", "c", "cancel", "k", "signal")}
+	keys := m.keyHints("q", "quit", "?", "help", m.glyphs.enter, "details", "/", "filter", "t", "tree", "s", "sort",
+		"l", "limit", "c", "cancel", "k", "signal")
+	if room := m.roomElsewhere(); room != "" {
+		return append(m.message(attention, room), keys)
+	}
+	return []string{keys}
+}
+
+// roomElsewhere says which other device has room for the program of the selected row, if the row
+// waits; "": none has.
+func (m *Model) roomElsewhere() string {
+	r := m.selected()
+	if r == nil || r.ticket == nil || r.ticket.RoomOn == nil {
+		return ""
+	}
+	d := m.state.Device(*r.ticket.RoomOn)
+	if d == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s has %s free: gpuarb run --device %d, or --device emptiest", d.Called(), report.Amount(d.Free), d.Index)
 }
 
 // keyHints formats pairs of a key and its effect, as many as fit.

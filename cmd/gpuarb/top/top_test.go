@@ -43,10 +43,10 @@ func lab() figures.Snapshot {
 		TimeUnixNano: begin.UnixNano(), Version: "1.2.3",
 		Devices: []figures.DeviceState{
 			{Index: 0, Vendor: "nvidia", Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-a", Total: 80 * gib, Reserve: gib, Capacity: 73 * gib, Used: 60 * gib,
-				Committed: 68 * gib, Overhead: 2 * gib, Unmanaged: 4 * gib, Free: 4608 * mib, Queue: 1, SlotsMax: 4, SlotsCurrent: 3,
+				Committed: 68 * gib, Overhead: 2 * gib, Unmanaged: 4 * gib, Queue: 1, SlotsMax: 4, SlotsCurrent: 3,
 				Pressure:    figures.PressureState{Some: figures.PressureLine{Avg10: 34}},
 				UnmanagedBy: []figures.UnmanagedState{{PID: 999, UID: 1002, User: "eve", Command: "./x\x1b]0;owned\a\x1b[2J \u202e火", Bytes: 4 * gib, AgeMs: 7200_000}}},
-			{Index: 1, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-b", Total: 24 * gib, Capacity: 24 * gib, Used: 3 * gib, Committed: 3 * gib, Free: 20992 * mib,
+			{Index: 1, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-b", Total: 24 * gib, Capacity: 24 * gib, Used: 3 * gib, Committed: 3 * gib,
 				Leased: true, Holders: []figures.HolderState{{Job: 9, PID: 5000, UID: 1001, User: "bob", Command: "bash", Kind: figures.HoldsClaim, AgeMs: 60_000}}},
 		},
 		Leases: []figures.LeaseState{
@@ -66,6 +66,14 @@ func lab() figures.Snapshot {
 		Queue: []figures.TicketState{{Pos: 1, Ticket: 42, PID: 4711, User: "ann", UID: 1000, Device: 0, Wants: "16 GiB", WantsBytes: 16 * gib, WaitedMs: 185_000, Reason: "device_full",
 			Text: "waits for 16 GiB on GPU 0, position 1: 5 GiB free; holds: bob's vllm[4801] 48 GiB for 24 h", Job: 7, JobName: "train-a", Command: "/usr/bin/python3 train.py --epochs 90"}},
 	}
+}
+
+// three returns the lab with a third device, which has room for the request that waits.
+func three() figures.Snapshot {
+	s := lab()
+	s.Devices = append(s.Devices, figures.DeviceState{Index: 2, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-c", Total: 24 * gib, Capacity: 24 * gib, Free: 23 * gib})
+	s.Queue[0].RoomOn = &s.Devices[2].Index
+	return s
 }
 
 func percent(n int) *int { return &n }
@@ -254,6 +262,7 @@ func TestPictures(t *testing.T) {
 		{"top-tree", 100, 24, []string{"t", "down"}}, {"top-details", 100, 24, []string{"down", "enter"}},
 	} {
 		m := screen(&answers{}, c.width, c.height, Options{})
+		m.Update(snapshot{state: three(), at: begin})
 		pressKey(m, c.keys...)
 		golden(t, "picture-"+c.name+".txt", visible(m.draw()))
 	}
@@ -545,6 +554,21 @@ func TestOvercommitted(t *testing.T) {
 				t.Errorf("%d columns: there is no %q in\n%s", width, want, shown(drawn))
 			}
 		}
+	}
+}
+
+// TestRoomElsewhere checks that the screen of a waiting row names the device that has room, with the
+// command.
+func TestRoomElsewhere(t *testing.T) {
+	const hint = "GPU 2 has 23GiB free: gpuarb run --device 2, or --device emptiest"
+	m := screen(&answers{}, 80, 24, Options{})
+	m.Update(snapshot{state: three(), at: begin})
+	if drawn := m.draw(); strings.Contains(drawn, hint) {
+		t.Errorf("a row that does not wait is shown another device:\n%s", shown(drawn))
+	}
+	pressKey(m, "down")
+	if drawn := m.draw(); !strings.Contains(drawn, hint) || strings.Count(drawn, "\n") != 23 {
+		t.Errorf("there is no %q in\n%s", hint, shown(drawn))
 	}
 }
 
