@@ -55,6 +55,7 @@ type WhyDevice struct {
 	Slots      int               `json:"slots_current"`
 	Holders    []DeviceHolder    `json:"holders"`
 	Unmanaged  []UnmanagedHolder `json:"unmanaged"` // processes of the job that use the device without the library
+	Idle       []IdleHolder      `json:"idle"`      // processes that hold memory and do nothing, if the job waits for memory there
 }
 
 // called returns the name of the device for users.
@@ -76,6 +77,9 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 			_, leased := f.leases[jobDevice{j.ID, on.Device}]
 			waits := slices.ContainsFunc(f.waits[j.ID], func(t figures.TicketState) bool { return t.Device == on.Device })
 			device := whyDevice(s, j.ID, on)
+			if slices.ContainsFunc(f.waits[j.ID], func(t figures.TicketState) bool { return t.WantsBytes > 0 && (t.Device < 0 || t.Device == on.Device) }) {
+				device.Idle = idleHolders(s, on.Device)
+			}
 			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 {
 				w.Devices = append(w.Devices, device)
 			}
@@ -95,7 +99,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 
 func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDevice {
 	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
-		Reserved: on.Reserved, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}}
+		Reserved: on.Reserved, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}, Idle: []IdleHolder{}}
 	if w.Max == nil {
 		w.MaxBy = nil
 	}
@@ -285,4 +289,5 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	for _, h := range d.Holders {
 		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orZero(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
 	}
+	writeIdle(out, d.Idle)
 }

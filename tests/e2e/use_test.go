@@ -3,7 +3,9 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/internal/figures"
@@ -134,4 +136,27 @@ func TestUnknownUtilisation(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWhyNamesIdleHolders: a program that waits for memory is told which other program holds memory and does nothing, and for how long.
+func TestWhyNamesIdleHolders(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G"})
+	holder := m.Interact(m.Gpuarb("run", "--name", "notebook", "--", cudaprog(t, "dlsym"), "-"))
+	holder.Want("alloc a 5G", "ok")
+	waits := m.Interact(m.Gpuarb("run", "--name", "trainer", "--wait", "--", cudaprog(t, "dlsym"), "-"))
+	waits.Tell("alloc a 4G")
+	line := regexp.MustCompile(fmt.Sprintf(`(?m)^ +root's notebook\[%d\] holds 5 GiB and has done nothing for 1\ds$`, holder.PID()))
+	why := ""
+	rig.Eventually(t, "why names the idle program", func() bool {
+		why = rig.Run(t, m.Gpuarb("why", "trainer")).Stdout
+		return line.MatchString(why)
+	})
+	if strings.Contains(why, "trainer[") && strings.Contains(why, "trainer["+fmt.Sprint(waits.PID())+"] holds") {
+		t.Errorf("the waiting program is idle:\n%s", why)
+	}
+	m.Sim("busy", fmt.Sprint(holder.PID()), "0", "37") // a kernel runs, and the program makes no call
+	rig.Eventually(t, "why does not name a busy program", func() bool {
+		return !strings.Contains(rig.Run(t, m.Gpuarb("why", "trainer")).Stdout, "has done nothing")
+	})
 }
