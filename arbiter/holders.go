@@ -153,11 +153,21 @@ type memoryHolder struct {
 	holder any
 }
 
+// idleShown is how long a process must have done nothing before a sentence calls it idle.
+const idleShown = time.Minute
+
 // describe returns the holder as part of a sentence. It is called only for the few holders that the sentence names.
 func (h *memoryHolder) describe(now time.Time) string {
 	switch who := h.holder.(type) {
 	case *lease:
-		return wording.Holder(wording.Owned(who.session.process.User, who.session.name()), h.bytes, "", now, who.opened)
+		text := wording.Holder(wording.Owned(who.session.process.User, who.session.name()), h.bytes, "", now, who.opened)
+		if !now.IsZero() {
+			who.noteCalls(now)
+			if idle := who.unused(now); idle >= idleShown {
+				text += fmt.Sprintf(wording.IdleFor, wording.Span(idle))
+			}
+		}
+		return text
 	case *job:
 		return wording.Holder(wording.Owned(who.request.Process.User, who.name()), h.bytes, "reserved", now, who.opened)
 	case *shared:

@@ -130,3 +130,24 @@ func TestReservedForProcesses(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// TestWaitingTextNamesIdleHolders: a request that waits says of a holder for how long it has done nothing, from a minute on.
+func TestWaitingTextNamesIdleHolders(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder := w.clientOf(rules.Process{PID: 7, UID: 1001, User: "bob", Command: "python3 x.py"}, 0, 0)
+	holder.must(900)
+	w.client(0, 0).wait(200)
+	text := func() string { return w.arb.Snapshot(w.now).Queue[0].Text }
+	w.pass(59 * time.Second)
+	if strings.Contains(text(), "idle") {
+		t.Errorf("after 59 s: %s", text())
+	}
+	w.pass(3 * time.Minute)
+	if !strings.Contains(text(), "bob's python3[7] 900 bytes for 3 min, idle for 3 min") {
+		t.Errorf("after 4 min: %s", text())
+	}
+	holder.word.called = true
+	if strings.Contains(text(), "idle") {
+		t.Errorf("after a call: %s", text())
+	}
+}

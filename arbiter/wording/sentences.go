@@ -32,6 +32,7 @@ const (
 	// Holders of what a request asks for.
 	Holds       = "; holds: %s"
 	Free        = "%s free"
+	IdleFor     = ", idle for %s"
 	MemoryHeld  = Free + Holds
 	BudgetHeld  = "of %s, %s"
 	NothingFree = "nothing is free"
