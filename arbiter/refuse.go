@@ -114,6 +114,9 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	var answer Result
 	if t.lease != nil {
 		answer = a.refuse(now, t.lease, why, r, text, aside)
+		if t.first { // its program drops caches and goes on
+			t.job.tally.refused--
+		}
 	} else {
 		t.job.tally.refused++
 		t.job.tally.countReason(why)

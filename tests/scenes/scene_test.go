@@ -5,20 +5,27 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has no test. It prepares the machine on which the scripts in testdata play; eight_test.go,
-// enable_test.go, lab_test.go, notebook_test.go, script_test.go and uninstall_test.go play one script each.
+// This file has no test. It prepares the machine on which the scripts in testdata play; the other files play one
+// script each.
 
 // play runs testdata/NAME.sh in a mount namespace of its own. The script finds gpuarb, gpuarbd, the library
 // and cudaprog-dlsym in PATH, an empty /run, and $scene, a folder that every user may read.
 // It starts its daemons itself, with the function daemon. sim are more SIMCUDA_* variables.
 func play(t *testing.T, name, devices string, sim ...string) {
 	t.Helper()
-	m := rig.New(t, rig.Options{Devices: devices, Sim: sim, Stopped: true, NoMount: true})
+	playFor(t, bounded.Lifetime, name, devices, nil, sim...)
+}
+
+// playFor plays a script as play does, for at most the time life, with more variables for the script.
+func playFor(t *testing.T, life time.Duration, name, devices string, variables []string, sim ...string) {
+	t.Helper()
+	m := rig.New(t, rig.Options{Devices: devices, Sim: sim, Stopped: true, NoMount: true, Life: life})
 	bin := filepath.Join(m.Dir, "bin")
 	for _, dir := range []string{filepath.Join(bin, "no-exports"), filepath.Join(m.Dir, "sim")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -44,11 +51,13 @@ func play(t *testing.T, name, devices string, sim ...string) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	env := append(m.Env(), "PATH="+bin+":"+os.Getenv("PATH"), "LD_LIBRARY_PATH="+bin, "scene="+m.Dir)
-	env = append(env, rig.NoProcessor...)
+	env = append(append(env, rig.NoProcessor...), variables...)
 	cmd := bounded.Bare(m.Command(env, "unshare", "--mount", "bash", "-euo", "pipefail", "-c", stage, script))
-	if r := rig.RunFor(t, bounded.Lifetime, cmd); r.Code != 0 {
+	r := rig.RunFor(t, life, cmd)
+	if r.Code != 0 {
 		t.Errorf("%s.sh: exit status %d\n%s\n%s", name, r.Code, r.Stdout, r.Stderr)
 	}
+	t.Log(r.Stdout)
 }
 
 // stage is the prelude of every script: the functions that scripts may use.

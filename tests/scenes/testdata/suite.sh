@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2154 # $scene and the functions are scene_test.go's
+# shellcheck shell=bash disable=SC2154,SC2164 # $scene and the functions are scene_test.go's, as is set -e
 #
-# A suite of 40 GPU tests runs in each way that docs/admin/ci.md recommends, and passes. Its tests use numba, whose allocator
-# keeps freed memory. suite_full.sh runs it ten times in each way, and in the other ways of the page's table once.
+# A suite of 40 GPU tests runs in the ways of the table in docs/admin/ci.md. The tests use numba, whose allocator keeps freed
+# memory. $ways says which: once, the recommended ways, one process a test with ten tests; workers and processes, a
+# recommended way ten times; others, the other ways of the table once.
 #
-# Prints a row for each way: seconds of the slowest run, tests that passed in all runs, tests that failed, and the command.
-rounds=${rounds:-1}
+# For each way it prints a row: seconds of the slowest run, tests that passed and failed in all runs, the command.
 daemon "$scene/log" gpuarbd --mount none --debug
 mkdir "$scene/suite"
 cd "$scene/suite"
@@ -25,39 +25,57 @@ def test_gpu(number):
         assert (block[:1000].copy_to_host() == number).all()
         del block  # numba keeps it until it lacks memory
 .
-pytest() { /usr/bin/python3 -m pytest -q -p no:cacheprovider "$@"; }
-export -f pytest
-one() { bash -c "$*" >>log 2>&1 || true; }
+mkdir bin
+printf '#!/bin/sh\nexec /usr/bin/python3 -m pytest -q -p no:cacheprovider "$@"\n' >bin/pytest
+chmod +x bin/pytest
+PATH=$PWD/bin:$PATH
 
-# way COMMAND: runs the suite $times times with a shell command that ends in the path of the tests, and prints its row.
+# way TIMES COMMAND: runs a shell command so many times, and prints its row.
 way() {
-    local slowest=0 began took
+    local slowest=0 began took passed failed
     : >log
-    for _ in $(seq "$times"); do
+    for _ in $(seq "$1"); do
         began=$(date +%s%N)
-        one "$1"
+        bash -c "$2" >>log 2>&1 || true
         took=$((($(date +%s%N) - began) / 100000000))
         slowest=$((took > slowest ? took : slowest))
-        nobody_left
+        until gpuarb devices --json | grep -q '"committed_bytes":0,.*"overhead_bytes":0,'; do sleep 0.02; done
     done
-    count passed
-    count failed
-    printf '%d.%d s\t%d passed\t%d failed\t%s\n' $((slowest / 10)) $((slowest % 10)) "$passed" "$failed" "$1"
+    passed=$(sum passed)
+    failed=$(sum failed)
+    printf '%3d.%d s %4d passed %4d failed  %s\n' $((slowest / 10)) $((slowest % 10)) "$passed" "$failed" "$2"
 }
 
-# count WORD: sets the variable WORD to the sum of the numbers before that word in pytest's last lines.
-count() { printf -v "$1" %d "$(grep -oE "[0-9]+ $1" log | awk '{ n += $1 } END { print n + 0 }')"; }
+# sum WORD: adds up the numbers before this word in the last lines of pytest.
+sum() { { grep -oE "[0-9]+ $1" log || true; } | awk '{ n += $1 } END { print n + 0 }'; }
 
-# nobody_left: waits until the memory of the last run is free again.
-nobody_left() {
-    until [ "$(gpuarb devices --json | grep -c '"granted_bytes": 0')" = 1 ]; do sleep 0.02; done
-}
-
-# passes COMMAND: runs the suite $rounds times; all tests have to pass each time.
+# passes TIMES TESTS COMMAND: runs a way in which all tests have to pass each time.
 passes() {
-    times=$rounds way "$1"
-    [ "$passed" = $((40 * rounds)) ] && [ "$failed" = 0 ] || { cat log; tail -n 50 "$scene/log"; exit 1; }
+    way "$1" "$3"
+    if [ "$(sum passed)" != $(($1 * $2)) ] || [ "$(sum failed)" != 0 ]; then
+        cat log
+        tail -n 100 "$scene/log"
+        exit 1
+    fi
 }
 
-passes "gpuarb run --per-process --memory 2G --wait -- bash -c 'pytest -n8'"
-passes "seq 0 39 | xargs -P8 -I{} gpuarb run --min 2G --wait -- bash -c 'pytest \"test_gpu.py::test_gpu[{}]\"'"
+workers="gpuarb run --per-process --memory 2G --wait -- pytest -n8 test_gpu.py"
+each='xargs -P8 -I{} gpuarb run --min 2G --wait -- pytest "test_gpu.py::test_gpu[{}]"'
+case $ways in
+once)
+    passes 1 40 "$workers"
+    passes 1 10 "seq 0 9 | $each"
+    ;;
+workers) passes 10 40 "$workers" ;;
+processes) passes 10 40 "seq 0 39 | $each" ;;
+others)
+    way 1 "pytest -n1 test_gpu.py"
+    way 1 "pytest -n8 test_gpu.py"
+    way 1 "gpuarb run --wait -- pytest -n1 test_gpu.py"
+    way 1 "gpuarb run --wait -- pytest -n8 test_gpu.py"
+    way 1 "gpuarb run --memory 2G --wait -- pytest -n8 test_gpu.py"
+    way 1 "gpuarb run --per-process --memory 2G -- pytest -n8 test_gpu.py"
+    way 1 "gpuarb run --per-process --memory 2G --wait --refuse-first=false -- pytest -n8 test_gpu.py"
+    way 1 "gpuarb run --per-process --min 2G --wait -- pytest -n3 test_gpu.py"
+    ;;
+esac
