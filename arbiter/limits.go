@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,7 +33,7 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	}
 	force, err := s.check(a, c)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.name, err)
+		return err
 	}
 	defer a.cycle(now)
 	was, had := s.values(a.devices, c), a.limits[of]
@@ -240,28 +241,42 @@ func (s *subject) ofProcess(x *session) {
 // check returns an error if a change makes no sense for the owner, or is not permitted. force: the change may exceed the limits of the
 // rules.
 func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
-	switch force, err = c.Forces(s.owner.UID); {
+	what := fmt.Sprintf(wording.LimitsOf, s.name)
+	if s.of.Kind == rules.OfUser {
+		what = fmt.Sprintf(wording.LimitOfUser, cmp.Or(wording.Plain(s.owner.User), s.name))
+	}
+	switch force, err = c.Forces(s.owner.UID, s.owner.User, what); {
 	case err != nil:
 		return force, err
 	case !force && !c.Lowers && c.Namespace != s.owner.Namespace:
-		return force, c.NotOwner()
+		return force, c.NotOwner(s.owner.UID, s.owner.User, what)
+	}
+	if err = s.checkValues(a, c, force); err != nil {
+		err = fmt.Errorf("%s: %w", s.name, err)
+	}
+	return force, err
+}
+
+// checkValues returns an error if a change makes no sense for the owner, or exceeds what the owner may set.
+func (s *subject) checkValues(a *Arbiter, c rules.Change, force bool) error {
+	switch {
 	case s.of.Kind == rules.OfDevice && (s.device == nil || c.Device != s.device.Index), c.Device != rules.AllDevices && a.device(c.Device) == nil:
-		return force, noDevice(c.Device)
+		return noDevice(c.Device)
 	case s.device != nil:
-		return force, nil
+		return nil
 	}
 	if err := c.CheckStreams(s.now().Streams(), force); err != nil {
-		return force, err
+		return err
 	}
 	for _, d := range a.devices {
 		if !c.On(d.Index) {
 			continue
 		}
 		if err := c.CheckMemory(s.now().Memory(d.bounds()), d.bounds(), force); err != nil {
-			return force, err
+			return err
 		}
 	}
-	return force, nil
+	return nil
 }
 
 // limitValue is the value in force of a limit.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -99,17 +100,23 @@ func (c Change) Denied(format string, args ...any) error {
 func (c Change) MayPass() bool { return c.Privileged || root(c.UID, c.Namespace) }
 
 // Forces reports whether a change of an owner's limits may exceed the rules. owner is the owner's UID. ErrPermission: the asker is another
-// user, and not privileged.
-func (c Change) Forces(owner uint32) (bool, error) {
+// user, and not privileged. what names the target in that error, and user its owner.
+func (c Change) Forces(owner uint32, user, what string) (bool, error) {
 	force := c.MayPass() && !c.Lowers
 	if !force && c.UID != owner {
-		return false, c.NotOwner()
+		return false, c.NotOwner(owner, user, what)
 	}
 	return force, nil
 }
 
-// NotOwner returns the error of a change by an asker that does not own its target.
-func (c Change) NotOwner() error { return c.Denied(wording.NotOwner, wording.User(c.UID, c.User)) }
+// NotOwner returns the error of a change by an asker that does not own its target. Its text is a whole sentence.
+func (c Change) NotOwner(owner uint32, user, what string) error {
+	who := "root"
+	if owner != 0 {
+		who = cmp.Or(wording.Plain(user), wording.User(owner, "")) + " or root"
+	}
+	return c.Denied(wording.NotOwner, who, what, cmp.Or(wording.Plain(c.User), wording.User(c.UID, "")))
+}
 
 // CheckOwner returns ErrRange if the change sets a limit that this kind of owner does not have, and ErrPermission if only root may set it. who is
 // the name of the owner.

@@ -117,7 +117,7 @@ func TestAllThatMayBeHeldIsKept(t *testing.T) {
 // lay adds a change by the owner or by root to earlier changes.
 func lay(t *testing.T, over *Limits, c Change) *Limits {
 	t.Helper()
-	force, err := c.Forces(owner)
+	force, err := c.Forces(owner, "bob", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestWhoMayChange(t *testing.T) {
 		"a page that asks for it": {Change{UID: owner, Max: size(900), Lowers: true}, nil},
 		"a page of somebody else": {Change{Max: size(900), Lowers: true}, ErrPermission},
 	} {
-		force, err := c.change.Forces(owner)
+		force, err := c.change.Forces(owner, "bob", "")
 		if err == nil {
 			err = c.change.CheckStreams(Streams{Max: 8, most: 8}, force)
 		}
@@ -164,15 +164,15 @@ func TestWhoMayChange(t *testing.T) {
 // TestWrongIsOneSentence: the text of an error is one sentence for users. The wrapped error is only for programs.
 func TestWrongIsOneSentence(t *testing.T) {
 	is := Memory{Limits: accounting.Limits{Max: 500}, most: accounting.Limits{Max: 500}}
-	_, stranger := Change{UID: 65534, User: "nobody"}.Forces(owner)
-	_, nameless := Change{UID: 4711}.Forces(owner)
+	_, stranger := Change{UID: 65534, User: "nobody"}.Forces(owner, "bob", "bob's limit")
+	_, nameless := Change{UID: 4711}.Forces(owner, "", "the limits of job 3")
 	for _, c := range []struct {
 		got  error
 		is   error
 		want string
 	}{
-		{stranger, ErrPermission, "user nobody is not its owner"},
-		{nameless, ErrPermission, "user 4711 is not its owner"},
+		{stranger, ErrPermission, "only bob or root may change bob's limit; you are nobody"},
+		{nameless, ErrPermission, "only user 1000 or root may change the limits of job 3; you are user 4711"},
 		{Change{Streams: new(0)}.CheckStreams(Streams{}, true), ErrRange, "streams.max of 0 is too low: 1 is the least"},
 		{Change{Min: size(600)}.CheckMemory(is, card, true), ErrRange, "memory.min of 600 bytes is more than the memory.max of 500 bytes on GPU 0"},
 		{Change{Max: size(501)}.CheckMemory(is, card, false), ErrPermission,

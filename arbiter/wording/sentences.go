@@ -145,7 +145,9 @@ const (
 	NoSlotsOf         = "%s: a job or a process has memory.max, memory.min and streams.max, and no slots.max"
 	NoSlots           = "slots.max of %d: it is a number from 1, or max"
 	UserHasNoMin      = "%s: a user has memory.max and streams.max, and no memory.min"
-	NotOwner          = "%s is not its owner"
+	NotOwner          = "only %s may change %s; you are %s"
+	LimitsOf          = "the limits of %s"
+	LimitOfUser       = "%s's limit"
 	StreamsTooFew     = "%d streams are too few: 1 is the least"
 	StreamsMaxTooFew  = "streams.max of %d is too low: 1 is the least"
 	StreamsMaxAbove   = "streams.max of %d is above %d" + onlyRoot

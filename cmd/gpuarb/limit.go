@@ -193,7 +193,7 @@ func (a *app) limit(ctx context.Context, client *ipc.Client, w *limitTarget, sty
 		return &exitError{exitFailed, explainCall(client.Path(), err)}
 	}
 	if w.request.Set&ipc.SetMax != 0 {
-		a.sayOver(ctx, client, w)
+		a.sayEffect(ctx, client, w)
 	}
 	return nil
 }
@@ -208,12 +208,14 @@ func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limitTarget
 	return a.show(limits, func(to io.Writer) error { return style.Limits(to, limits) })
 }
 
-// sayOver says which targets hold more memory than the limit that was just set.
-func (a *app) sayOver(ctx context.Context, client *ipc.Client, w *limitTarget) {
+// sayEffect says which other limit is in force instead of the limit that was just set, and which
+// targets hold more memory than that.
+func (a *app) sayEffect(ctx context.Context, client *ipc.Client, w *limitTarget) {
 	snapshot, limits, err := w.currentLimits(ctx, client)
 	if err != nil {
 		return // the limit is set already, so this failure needs no message
 	}
+	a.sayNoEffect(snapshot, limits, w)
 	who := w.name
 	if w.kind == ipc.LimitProcess || w.kind == ipc.LimitJob {
 		who = strconv.FormatUint(w.request.ID, 10)
@@ -221,7 +223,9 @@ func (a *app) sayOver(ctx context.Context, client *ipc.Client, w *limitTarget) {
 	for _, l := range limits {
 		if l.Name == "memory.max" && l.Value != nil && l.Held > *l.Value {
 			held := accounting.Bytes(l.Held)
-			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(w.holds, who), held.Human(), snapshot.Called(int(l.Device)), w.frees, held.Less(accounting.Bytes(*l.Value)).Human())
+			limit := accounting.Bytes(*l.Value)
+			a.say("%s %s of a limit of %s on %s: nothing new until %s are freed", fmt.Sprintf(w.holds, who), held.Human(), limit.Human(),
+				snapshot.Called(int(l.Device)), held.Less(limit).Human())
 		}
 	}
 }

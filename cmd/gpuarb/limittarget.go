@@ -24,10 +24,9 @@ type limitKind struct {
 	flag, usage string // flag that names a target; "": an argument does
 	noun        string
 	limits      []string // limits that the target has
-	// holds and frees are parts of the message about a target that holds more than its limit: "user %s
-	// holds … over until it frees …".
+	// holds is the beginning of the message about a target that holds more than its limit: "process %s
+	// holds".
 	holds string
-	frees string
 	// offers returns the targets that the completion of the flag offers; nil: none.
 	offers func(figures.Snapshot) []cobra.Completion
 	// find finds a target by name; nil: names are not looked up.
@@ -46,7 +45,7 @@ var (
 
 var limitKinds = []limitKind{
 	{
-		kind: ipc.LimitProcess, noun: "a process or job", limits: ofOne, holds: "process %s holds", frees: "it frees",
+		kind: ipc.LimitProcess, noun: "a process or job", limits: ofOne, holds: "process %s holds",
 		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.ProcessLimits(s, int(id))
 		},
@@ -56,7 +55,7 @@ var limitKinds = []limitKind{
 	},
 	{
 		kind: ipc.LimitJob, flag: "job", usage: "the job, by the number that gpuarb jobs shows, or by its name (gpuarb run --name)",
-		noun: "a process or job", limits: ofOne, holds: "job %s holds", frees: "it frees", offers: offerJobs, find: jobCalled,
+		noun: "a process or job", limits: ofOne, holds: "job %s holds", offers: offerJobs, find: jobCalled,
 		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.JobLimits(s, id)
 		},
@@ -66,21 +65,21 @@ var limitKinds = []limitKind{
 	},
 	{
 		kind: ipc.LimitUser, flag: "user", usage: "all programs of a user together, by name or number",
-		noun: "a user", limits: ofMany, holds: "the programs of user %s hold", frees: "they free", offers: offerUsers, find: findUser,
+		noun: "a user", limits: ofMany, holds: "%s's programs hold", offers: offerUsers, find: findUser,
 		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.UserLimits(s, uint32(id)), true
 		},
 	},
 	{
 		kind: ipc.LimitCgroup, flag: "cgroup", usage: "all programs in a cgroup, and in those below it, by its path in any hierarchy, as /proc/PID/cgroup has it",
-		noun: "a cgroup", limits: []string{"memory.max"}, holds: "the programs in cgroup %s hold", frees: "they free", offers: offerCgroups,
+		noun: "a cgroup", limits: []string{"memory.max"}, holds: "the programs in cgroup %s hold", offers: offerCgroups,
 		inForce: func(s figures.Snapshot, _ uint64, path string) ([]report.Limit, bool) {
 			return report.CgroupLimits(s, path), true
 		},
 	},
 	{
 		kind: ipc.LimitRule, flag: "rule", usage: "a rule of the configuration, by its name, or its place where it has none",
-		noun: "a rule", limits: ofMany, holds: "programs under rule %s hold", frees: "they free", offers: offerRules, find: ruleCalled,
+		noun: "a rule", limits: ofMany, holds: "programs under rule %s hold", offers: offerRules, find: ruleCalled,
 		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.RuleLimits(s, id)
 		},

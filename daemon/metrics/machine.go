@@ -98,7 +98,7 @@ func jobFamilies() []family {
 	return []family{
 		gauge("job_info", "User and name of a job; always 1.", appendLabels(labels, "user", "job_name"), jobInfo),
 		gauge("job_memory_bytes", "Memory of a job on a device, by kind.", appendLabels(labels, appendLabels(deviceLabels, "kind")...), jobMemory),
-		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device; absent without a limit.", appendLabels(labels, deviceLabels...), jobLimit),
+		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device: the lowest of the limits in force; absent without a limit.", appendLabels(labels, deviceLabels...), jobLimit),
 		gauge("job_utilization_ratio", "Share of a device's processors that the processes of a job used of late; absent where the device does not tell.",
 			appendLabels(labels, deviceLabels...), jobUtilization),
 		gauge("job_idle_seconds", "Time since a process of a job last used a device.", appendLabels(labels, deviceLabels...), jobIdle),
@@ -132,12 +132,33 @@ func jobMemory(v *view, o *output) {
 	}
 }
 
+// jobLimit exports the limit in force of each job: its own, or that of a budget that it shares with others, if
+// it is lower.
 func jobLimit(v *view, o *output) {
+	type jobDevice struct {
+		job    uint64
+		device int
+	}
+	shared := map[jobDevice]accounting.Bytes{}
+	for _, b := range v.Budgets {
+		for _, at := range b.Devices {
+			for _, job := range b.Jobs {
+				key := jobDevice{job, at.Device}
+				if most, ok := shared[key]; at.Max != accounting.Max && (!ok || at.Max < most) {
+					shared[key] = at.Max
+				}
+			}
+		}
+	}
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		for _, d := range j.Devices {
-			if d.Max != accounting.Max {
-				o.value(float64(d.Max), appendLabels([]string{jobLabel(j)}, v.device(d.Device)...)...)
+			most := d.Max
+			if least, ok := shared[jobDevice{j.ID, d.Device}]; ok {
+				most = min(most, least)
+			}
+			if most != accounting.Max {
+				o.value(float64(most), appendLabels([]string{jobLabel(j)}, v.device(d.Device)...)...)
 			}
 		}
 	}

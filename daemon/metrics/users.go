@@ -15,18 +15,33 @@ func userFamilies() []family {
 		gauge("wait_seconds", "How long requests waited, by user and outcome. Requests that did not wait are not counted.", appendLabels(user, "outcome"), waits),
 		gauge("user_memory_bytes", "Memory in use by a user's programs, on all devices.", user,
 			perUser(func(u *figures.UserState, o *output, labels []string) { o.value(float64(u.Used), labels...) })),
-		gauge("user_memory_limit_bytes", "Memory that all programs of a user may hold together on each device; absent without a limit.", user,
-			perUser(func(u *figures.UserState, o *output, labels []string) {
-				if u.Max != accounting.Max {
-					o.value(float64(u.Max), labels...)
-				}
-			})),
+		gauge("user_memory_limit_bytes", "Memory that all programs of a user may hold together on each device: the lowest of the limits in force; absent without a limit.", user, userLimit),
 		gauge("user_streams", "Streams of a user's programs, on all devices.", user,
 			perUser(func(u *figures.UserState, o *output, labels []string) { o.value(float64(u.Streams), labels...) })),
 		counter("user_pressure_seconds_total", "How long a job of a user waited for memory (some), and how long none of them could continue meanwhile (full).",
 			appendLabels(user, "kind"), perUser(func(u *figures.UserState, o *output, labels []string) { o.pressure(u.Pressure, labels) })),
 		gauge("rule_memory_limit_bytes", "Memory that a rule gives on a device; absent without a limit.",
 			appendLabels([]string{"rule"}, deviceLabels...), ruleLimits),
+	}
+}
+
+// userLimit exports the limit in force of each user: the one that was set for the user, or that of a rule
+// with one budget for the user's programs, if it is lower.
+func userLimit(v *view, o *output) {
+	for i := range v.Users {
+		u := &v.Users[i]
+		most := u.Max
+		for _, b := range v.Budgets {
+			if b.Scope != "user" || b.UID != u.UID {
+				continue
+			}
+			for _, at := range b.Devices {
+				most = min(most, at.Max)
+			}
+		}
+		if most != accounting.Max {
+			o.value(float64(most), v.users[i])
+		}
 	}
 }
 

@@ -19,6 +19,19 @@ type Limit struct {
 	Value  *uint64 `json:"value"`  // bytes of memory, or a number; null: no limit
 	Held   uint64  `json:"held"`   // bytes or number that is held
 	By     *string `json:"set_by"` // rule, flags of the start, or user; null: nothing set it
+	// InForce: of the limits of this name on the device it is the lowest. A higher one has no effect.
+	InForce bool `json:"in_force"`
+}
+
+// markInForce marks the lowest of the limits of each name and device.
+func markInForce(all []Limit) []Limit {
+	for i := range all {
+		l := &all[i]
+		l.InForce = !slices.ContainsFunc(all, func(other Limit) bool {
+			return other.Device == l.Device && other.Name == l.Name && other.Value != nil && (l.Value == nil || *other.Value < *l.Value)
+		})
+	}
+	return all
 }
 
 // memoryLimit returns a limit in bytes.
@@ -45,7 +58,7 @@ func ProcessLimits(s figures.Snapshot, pid int) (all []Limit, ok bool) {
 	if p := s.Process(pid); p != nil && len(all) == 0 {
 		return JobLimits(s, p.Job)
 	}
-	return all, len(all) > 0
+	return markInForce(all), len(all) > 0
 }
 
 // JobLimits returns the limits of a job. It returns false if there is no such job.
@@ -61,7 +74,7 @@ func JobLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 			countLimit(d.Device, "streams.max", j.StreamsMax, has.streams, j.StreamsBy))
 		all = append(all, sharedLimits(s, id, d.Device, nil)...)
 	}
-	return all, true
+	return markInForce(all), true
 }
 
 // sharedLimit returns a limit on memory that programs share. Its held amount is the sum over all of
@@ -127,7 +140,7 @@ func UserLimits(s figures.Snapshot, uid uint32) (all []Limit) {
 		}
 		all = append(append(all, own), append(rules, streams)...)
 	}
-	return all
+	return markInForce(all)
 }
 
 // CgroupLimits returns the limits on all programs in a cgroup: its own limit, and the limits of its
@@ -150,7 +163,7 @@ func CgroupLimits(s figures.Snapshot, of string) (all []Limit) {
 		}
 		all = append(append(all, own), around...)
 	}
-	return all
+	return markInForce(all)
 }
 
 // RuleLimits returns the limits that a rule gives, to all programs together or to each. If to each,
@@ -165,7 +178,7 @@ func RuleLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 			all = append(all, memoryLimit(d.Device, "memory.max", d.Max, held, d.MaxBy),
 				countLimit(d.Device, "streams.max", r.Streams, streams, r.StreamsBy))
 		}
-		return all, true
+		return markInForce(all), true
 	}
 	return nil, false
 }
@@ -201,7 +214,7 @@ func DeviceLimits(s figures.Snapshot) (all []Limit) {
 	for _, d := range s.Devices {
 		all = append(all, countLimit(d.Index, "slots.max", d.SlotsMax, d.SlotsCurrent, d.SlotsBy))
 	}
-	return all
+	return markInForce(all)
 }
 
 var limitColumns = []column[Limit]{
@@ -209,6 +222,7 @@ var limitColumns = []column[Limit]{
 	plain("LIMIT", left, func(l Limit) string { return l.Name }, 0),
 	{"VALUE", right, func(s Style, l Limit) string { return l.format(s, l.Value) }, 0},
 	{"HELD", right, func(s Style, l Limit) string { return l.format(s, &l.Held) }, 0},
+	plain("IN-FORCE", left, func(l Limit) string { return yesNo(l.InForce) }, 0),
 	plain("SET-BY", last, func(l Limit) string { return line(orZero(l.By)) }, 0),
 }
 
@@ -223,7 +237,15 @@ func (l Limit) format(s Style, n *uint64) string {
 	return strconv.FormatUint(*n, 10)
 }
 
-// Limits writes the table of limits: a header, and a line for each limit and device.
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// Limits writes the table of limits: a header, and a line for each limit and device. It leaves out
+// what limits and reserves nothing.
 func (style Style) Limits(w io.Writer, limits []Limit) error {
-	return table(w, style, limitColumns, limits)
+	return table(w, style, limitColumns, slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Value == nil || *l.Value == 0 }))
 }

@@ -241,6 +241,23 @@ func WriteWhy(w io.Writer, all []Why) error {
 	return out.Flush()
 }
 
+// writeExceeded writes a shared budget of which more is held than its limit.
+func writeExceeded(out io.Writer, d WhyDevice) {
+	holders := "the programs under " + *d.Shared
+	if user, ok := strings.CutPrefix(*d.Shared, "all programs of user "); ok {
+		holders = user + "'s programs"
+	} else if user, ok := strings.CutPrefix(*d.Shared, "user "); ok {
+		holders = user + "'s programs"
+	} else if strings.HasPrefix(*d.Shared, "all programs") {
+		holders = *d.Shared
+	}
+	fmt.Fprintf(out, "; %s hold %s of a limit of %s", Escape(holders), d.SharedUsed.Human(), d.SharedMax.Human())
+	if d.SharedBy != nil {
+		fmt.Fprintf(out, " (by %s)", Escape(*d.SharedBy))
+	}
+	fmt.Fprintf(out, ": nothing new until %s are freed", d.SharedUsed.Less(*d.SharedMax).Human())
+}
+
 func writeWhyDevice(out io.Writer, d WhyDevice) {
 	if d.isLost() {
 		now := "is lost"
@@ -260,7 +277,9 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	if d.Reserved > 0 {
 		fmt.Fprintf(out, "; %s are reserved for it", d.Reserved.Human())
 	}
-	if d.Shared != nil {
+	if d.Shared != nil && d.SharedMax != nil && *d.SharedUsed > *d.SharedMax {
+		writeExceeded(out, d)
+	} else if d.Shared != nil {
 		fmt.Fprintf(out, "; with others it shares the budget of %s: %s", Escape(*d.Shared), d.SharedUsed.Human())
 		if d.SharedMax != nil {
 			fmt.Fprintf(out, " of %s", d.SharedMax.Human())

@@ -64,10 +64,10 @@ func TestCgroupFolder(t *testing.T) {
 		t.Errorf("gpuarb why: %s%s", why.Stdout, why.Stderr)
 	}
 	beside.Want("alloc more 100M", "ok")
-	limitTable(t, 0, "gpuarb: the programs in cgroup "+inner.Path+" hold 60 MiB on GPU 0: over until they free 20 MiB",
+	limitTable(t, 0, "gpuarb: the programs in cgroup "+inner.Path+" hold 60 MiB of a limit of 40 MiB on GPU 0: nothing new until 20 MiB are freed",
 		rig.Run(t, m.Gpuarb("limit", "--cgroup", inner.Path, "--device", "0", "memory.max=40M")))
-	want := "GPU LIMIT VALUE HELD SET-BY\n0 memory.max 41943040 62914560 root\n0 memory.max 178257920 178257920 root; shared by all programs in cgroup " + outer.Path +
-		"\n1 memory.max 62914560 0 root\n1 memory.max 178257920 0 root; shared by all programs in cgroup " + outer.Path
+	want := "GPU LIMIT VALUE HELD IN-FORCE SET-BY\n0 memory.max 41943040 62914560 yes root\n0 memory.max 178257920 178257920 no root; shared by all programs in cgroup " + outer.Path +
+		"\n1 memory.max 62914560 0 yes root\n1 memory.max 178257920 0 no root; shared by all programs in cgroup " + outer.Path
 	if got := limitTable(t, 0, "", rig.Run(t, u.Gpuarb("limit", "--bytes", "--cgroup", inner.Path))); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -130,7 +130,7 @@ func TestRootOwnsWhatIsInItsNamespace(t *testing.T) {
 	check := func(walls []string, pid string, code int) {
 		t.Helper()
 		r := rig.Run(t, behind(m, walls, m.Gpuarb("limit", pid, "memory.max=20M")))
-		if r.Code != code || code == 1 && !strings.Contains(r.Stderr, "is not its owner (root in a user or PID namespace other than the daemon's") {
+		if r.Code != code || code == 1 && !strings.Contains(r.Stderr, "; you are root (root in a user or PID namespace other than the daemon's") {
 			t.Errorf("%v limits %s: %d %s, want %d", walls, pid, r.Code, r.Stderr, code)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // This file checks that programs without room on their device are told which other device has room, with the command
 // that uses it. The command is then carried out, and the driver's count says whether the program has its memory there.
 
-// TestRefusalNamesTheDeviceWithRoom: everybody's programs use GPU 0, and GPU 1 is empty. The refusal names GPU 1, and the
+// TestRefusalNamesTheDeviceWithRoom: all programs use GPU 0, and GPU 1 is empty. The refusal names GPU 1, and the
 // command that it prints works.
 func TestRefusalNamesTheDeviceWithRoom(t *testing.T) {
 	t.Parallel()

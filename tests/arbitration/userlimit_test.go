@@ -75,7 +75,7 @@ memory.max = "300M"
 	a.Want("alloc a 100M", "ok")
 	b.Want("alloc b 30M", "ok")
 
-	limitTable(t, 0, "gpuarb: the programs of user 61001 hold 130 MiB on GPU 0: over until they free 10 MiB", root("--user", "61001", "memory.max=120M"))
+	limitTable(t, 0, "gpuarb: 61001's programs hold 130 MiB of a limit of 120 MiB on GPU 0: nothing new until 10 MiB are freed", root("--user", "61001", "memory.max=120M"))
 	for _, p := range []*rig.Program{a, b} {
 		p.Want("alloc more 1", errOutOfMemory)
 	}
@@ -87,7 +87,7 @@ memory.max = "300M"
 	late.Want("alloc on 1M", errOutOfMemory)
 
 	limitTable(t, 1, "user 61001: memory.max of 121 MiB is above the 120 MiB that is allowed on GPU 0", self("--user", "61001", "memory.max=121M"))
-	limitTable(t, 1, "user 61002: user 61001 is not its owner", self("--user", "61002", "memory.max=1M"))
+	limitTable(t, 1, "only 61002 or root may change 61002's limit; you are 61001", self("--user", "61002", "memory.max=1M"))
 	limitTable(t, 2, `"memory.min" is no limit of a user; there are memory.max and streams.max`, root("--user", "61001", "memory.min=1M"))
 	for _, said := range []string{"root changed memory.max of user 61001 on GPU 0 from max to 120 MiB", `level=INFO msg="a change of a limit was refused"`,
 		`uid=61001 of="user 61002" change="memory.max=1048576 on every GPU"`} {
@@ -96,13 +96,13 @@ memory.max = "300M"
 
 	shown := func(most, by string) {
 		t.Helper()
-		want := "GPU LIMIT VALUE HELD SET-BY\n0 memory.max " + most + " 125829120 " + by + "\n0 streams.max max 0 -\n1 memory.max " + most + " 0 " + by + "\n1 streams.max max 0 -"
+		want := "GPU LIMIT VALUE HELD IN-FORCE SET-BY\n0 memory.max " + most + " 125829120 yes " + by + "\n1 memory.max " + most + " 0 yes " + by
 		if got := limitTable(t, 0, "", self("--bytes", "--user", "61001")); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
 	shown("125829120", "root")
-	if got := limitTable(t, 0, "", self("--bytes", fmt.Sprint(late.PID()))); !strings.Contains(got, "0 memory.max 125829120 125829120 root; shared by all programs of user 61001") {
+	if got := limitTable(t, 0, "", self("--bytes", fmt.Sprint(late.PID()))); !strings.Contains(got, "0 memory.max 125829120 125829120 yes root; shared by all programs of user 61001") {
 		t.Errorf("the limits of a program:\n%s", got)
 	}
 	why := rig.Run(t, u.Gpuarb("why", fmt.Sprint(late.PID())))
@@ -115,7 +115,7 @@ memory.max = "300M"
 	if got := m.Read("budgets"); !strings.Contains(got, "all programs of user 61001\n") {
 		t.Errorf("budgets:\n%s", got)
 	}
-	limitTable(t, 0, "user 61001 hold 120 MiB on GPU 0: over until they free 60 MiB", self("--user", "61001", "memory.max=60M"))
+	limitTable(t, 0, "61001's programs hold 120 MiB of a limit of 60 MiB on GPU 0: nothing new until 60 MiB are freed", self("--user", "61001", "memory.max=60M"))
 	shown("62914560", "user 61001")
 	m.Kill()
 	m.Start()
@@ -195,7 +195,7 @@ memory.max = "100M"
 	a, b := u.Bare(), v.Bare()
 	a.Want("alloc a 100M", "ok")
 	b.Want("alloc b 50M", "ok")
-	limitTable(t, 0, "gpuarb: programs under rule class hold 100 MiB on GPU 0: over until they free 40 MiB", root("--rule", "class", "memory.max=60M"))
+	limitTable(t, 0, "gpuarb: programs under rule class hold 100 MiB of a limit of 60 MiB on GPU 0: nothing new until 40 MiB are freed", root("--rule", "class", "memory.max=60M"))
 	limitTable(t, 0, "", root("--rule", "2", "memory.max=60M"))
 	a.Want("alloc more 1", errOutOfMemory)
 	b.Want("alloc more 10M", "ok")
@@ -203,11 +203,11 @@ memory.max = "100M"
 	title := "rule class (gpuarb.toml:2) (group 61100)"
 	show := func(want string) {
 		t.Helper()
-		if got := limitTable(t, 0, "", root("--bytes", "--rule", "class")); got != "GPU LIMIT VALUE HELD SET-BY\n"+want+"\n0 streams.max 256 0 "+title {
+		if got := limitTable(t, 0, "", root("--bytes", "--rule", "class")); got != "GPU LIMIT VALUE HELD IN-FORCE SET-BY\n"+want+"\n0 streams.max 256 0 yes "+title {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
-	changed := "0 memory.max 62914560 104857600 root, for " + title + ", which gives 200 MiB"
+	changed := "0 memory.max 62914560 104857600 yes root, for " + title + ", which gives 200 MiB"
 	show(changed)
 	limitTable(t, 1, "rule class: only root may change what a rule gives", rig.Run(t, u.Gpuarb("limit", "--rule", "class", "memory.max=1M")))
 	m.Kill()
@@ -215,7 +215,7 @@ memory.max = "100M"
 	rig.Eventually(t, "all sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 2 })
 	show(changed)
 	reload(t, m)
-	show("0 memory.max 209715200 104857600 " + title)
+	show("0 memory.max 209715200 104857600 yes " + title)
 	a.Want("alloc more 100M", "ok")
 	limitTable(t, 0, "", root("--rule", "2", "memory.max=90M"))
 	m.Stop()

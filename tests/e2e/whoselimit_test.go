@@ -38,16 +38,16 @@ streams.max = 9
 	}
 	shows := func(max, by string) {
 		t.Helper()
-		want := fmt.Sprintf("GPU LIMIT           VALUE      HELD SET-BY\n"+
-			"  0 memory.max  %9s 157286400 %s\n  0 memory.min          0 157286400 -\n"+
-			"  0 streams.max         9         0 rule guests (gpuarb.toml:2) (user 61001)\n", max, by)
+		want := fmt.Sprintf("GPU LIMIT           VALUE      HELD IN-FORCE SET-BY\n"+
+			"  0 memory.max  %9s 157286400 yes      %s\n"+
+			"  0 streams.max         9         0 yes      rule guests (gpuarb.toml:2) (user 61001)\n", max, by)
 		if got := limit(0, "", "--bytes"); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	}
 	rule := "rule guests (gpuarb.toml:2) (user 61001)"
 	shows("209715200", rule)
-	limit(0, "gpuarb: process "+pid+" holds 150 MiB on GPU 0: over until it frees 50 MiB", "memory.max=100M")
+	limit(0, "gpuarb: process "+pid+" holds 150 MiB of a limit of 100 MiB on GPU 0: nothing new until 50 MiB are freed", "memory.max=100M")
 	shows("104857600", "user 61001")
 	p.Want("alloc b 1", "err 2")
 	limit(1, "gpuarb: process "+pid+": memory.max of 201 MiB is above the 200 MiB that is allowed on GPU 0, and only root may raise it beyond that", "memory.max=201M")
