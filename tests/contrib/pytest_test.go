@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -99,38 +101,22 @@ func TestNoDaemon(t *testing.T) {
 }
 
 // waited starts pytest with a test while another program holds the device, frees the device after a wait that is longer than the test's time-out,
-// and returns pytest's exit status and output.
-func waited(m *rig.Machine, arguments ...string) (code int, output string) {
+// and returns pytest's result.
+func waited(m *rig.Machine, arguments ...string) rig.Result {
 	m.T.Helper()
 	holder := m.Interact(m.Gpuarb("run", "--", rig.Build(m.T, "programs/cudaprog-dlsym"), "--device", "0"))
 	holder.Want("alloc a 80M", "ok")
-	p := m.Begin(pytest(m, arguments...))
-	end := make(chan struct{})
-	go func() {
-		defer close(end)
-		code = p.Wait()
-	}()
-	const long = 3500 * time.Millisecond
+	cmd := pytest(m, arguments...)
+	ended := make(chan rig.Result, 1)
+	go func() { ended <- rig.Run(m.T, cmd) }()
+	const long = 6500 * time.Millisecond
 	rig.Eventually(m.T, "the test has waited for longer than its time-out, or has ended", func() bool {
-		select {
-		case <-end:
-			return true
-		default:
-		}
-		for _, ticket := range m.Snapshot().Queue {
-			if ticket.WaitedMs > long.Milliseconds() {
-				return true
-			}
-		}
-		return false
+		return len(ended) > 0 || slices.ContainsFunc(m.Snapshot().Queue, func(t figures.TicketState) bool { return t.WaitedMs > long.Milliseconds() })
 	})
 	holder.Want("free a", "ok")
-	<-end
-	for !p.Silent() {
-		output += p.Line() + "\n"
-	}
+	r := bounded.Receive(m.T, "pytest ends", ended)
 	holder.End()
-	return code, output
+	return r
 }
 
 // TestTimeouts: a test that waits for longer than its time-out passes, and one that takes longer besides fails. So it is with both methods of
@@ -157,9 +143,9 @@ func TestTimeouts(t *testing.T) {
 			for i := range flags {
 				flags[i] = strings.ReplaceAll(flags[i], "MOUNT", m.Mount)
 			}
-			code, output := waited(m, append(flags, "testdata/test_waits.py::"+c.test)...)
-			if code != c.code || (c.code == 1) != strings.Contains(output, "Timeout >2.0s") {
-				t.Errorf("exit status %d, want %d:\n%s", code, c.code, output)
+			r := waited(m, append(flags, "testdata/test_waits.py::"+c.test)...)
+			if r.Code != c.code || (c.code == 1) != strings.Contains(r.Stdout, "Timeout >5.0s") {
+				t.Errorf("exit status %d, want %d:\n%s%s", r.Code, c.code, r.Stdout, r.Stderr)
 			}
 		})
 	}
@@ -169,7 +155,7 @@ func TestTimeouts(t *testing.T) {
 func TestNoWaitNoTime(t *testing.T) {
 	t.Parallel()
 	r := rig.Run(t, pytest(machine(t), "-p", "pytest_gpuarb", "testdata/test_waits.py::test_takes_too_long"))
-	if r.Code != 1 || !strings.Contains(r.Stdout, "Timeout >2.0s") {
+	if r.Code != 1 || !strings.Contains(r.Stdout, "Timeout >5.0s") {
 		t.Errorf("%+v", r)
 	}
 }
