@@ -94,6 +94,10 @@ test-build: build programs bench-programs $(BUILD)/faults/gpuarbd
 demo: setup-demo ## show two programs share one GPU, the machine's or a simulated one
 	@MAKE='$(MAKE)' tests/demo/demo.sh
 
+.PHONY: playground
+playground: setup-demo ## open a shell with a daemon on two simulated GPUs, to try things in
+	@MAKE='$(MAKE)' tests/demo/playground.sh
+
 # PKG=./arbiter/... runs only the Go tests of those packages.
 .PHONY: test
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
