@@ -32,6 +32,7 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 func (a *Arbiter) updateCost(now time.Time, l *lease, change func()) {
 	d, before := l.device, l.uncharged()
 	change()
+	l.noteOverhead()
 	a.charge(now, l)
 	if after := l.uncharged(); after != before {
 		l.SetOverhead(after)

@@ -20,7 +20,7 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	if j == nil {
 		return Tally{}, false
 	}
-	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, Unmanaged: slices.Clone(j.tally.unmanaged), MoreUnmanaged: j.tally.moreUnmanaged, Unknown: len(j.tally.unknown)}
+	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, LastRefused: j.tally.lastRefused, Unmanaged: slices.Clone(j.tally.unmanaged), MoreUnmanaged: j.tally.moreUnmanaged, Unknown: len(j.tally.unknown)}
 	if !j.tally.since.IsZero() {
 		sum.Since = max(now.Sub(j.tally.since), time.Millisecond)
 	}
@@ -31,7 +31,11 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	}
 	for _, p := range j.used {
 		if p.max > 0 {
-			sum.Devices = append(sum.Devices, TallyDevice{p.device.Index, p.max, j.limits(p.device).Max, !p.device.IsGPU()})
+			contexts, kept := p.overhead.max, p.overhead.max == 0
+			if kept {
+				contexts = p.assumed.max
+			}
+			sum.Devices = append(sum.Devices, TallyDevice{Device: p.device.Index, Peak: p.max, Max: j.limits(p.device).Max, Contexts: contexts, Kept: kept, processor: !p.device.IsGPU()})
 		}
 	}
 	return sum, true
@@ -119,6 +123,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
 	d.peak.update(l.lastUsed, 0, 0)
 	s.job.useOf(d).update(l.lastUsed, 0, 0)
+	l.setOverhead(0, 0)
 	l.lastUsed = 0
 	a.countUsage(l)
 	delete(d.leasesAway, l)

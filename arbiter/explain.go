@@ -115,6 +115,41 @@ func (a *Arbiter) orElsewhere(l *lease, o *Result) string {
 	return ""
 }
 
+// lastRefused says in a few words why a request was refused, for the account of its job: " for 5 GiB: its budget is 4 GiB (--memory)".
+func (a *Arbiter) lastRefused(l *lease, o *Result, r *accounting.Refusal) string {
+	switch o.Reason {
+	case ReasonOverBudget, ReasonDeviceFull, ReasonSharedFull, ReasonTooLarge:
+	default:
+		return firstPart(o.Explain)
+	}
+	at := r.Budget
+	if o.Reason == ReasonTooLarge && o.Limit < l.device.grantable() {
+		at = l.limiter()
+	}
+	j, bounds, asked := l.session.job, l.device.bounds(), o.Requested.Human()
+	limit := l.limitAt(at, o.Limit)
+	if at == nil {
+		limit = fmt.Sprintf(wording.DevicesLimit, l.device, o.Limit.Human())
+	}
+	switch {
+	case o.Reason == ReasonTooLarge && (at == nil || sharedOf(at) != nil):
+		return fmt.Sprintf(wording.LastNever, asked, limit)
+	case at == nil || sharedOf(at) != nil:
+		return fmt.Sprintf(wording.LastLeft, asked, o.Remaining.Human(), limit)
+	}
+	by := l.session.Memory(bounds).MaxBy
+	if at == j.budget && j.run {
+		by = j.Memory(bounds).MaxBy
+	}
+	return fmt.Sprintf(wording.LastBudget, asked, o.Limit.Human(), strings.TrimPrefix(by, "gpuarb run "))
+}
+
+// firstPart returns the first part of a message for the account of a job, without the holders and the advice behind it.
+func firstPart(message string) string {
+	first, _, _ := strings.Cut(message, "; ")
+	return fmt.Sprintf(wording.LastWhy, first)
+}
+
 // explainThreads returns the message for a thread whose objects cannot be tracked.
 func (a *Arbiter) explainThreads(l *lease, thread uint32) string {
 	uid, name := l.session.process.UID, l.session.name()

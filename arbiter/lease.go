@@ -67,6 +67,19 @@ func (a *Arbiter) readUsage(l *lease) accounting.Bytes {
 	return used
 }
 
+// noteOverhead updates the peaks of what the contexts of the lease's job take: what the device shows, and what is assumed.
+func (l *lease) noteOverhead() {
+	l.setOverhead(l.extra.Overhead.Less(l.extra.Excess), l.extra.Cost().Less(l.extra.Excess))
+}
+
+// setOverhead does the work of noteOverhead for the amounts of one lease.
+func (l *lease) setOverhead(shown, assumed accounting.Bytes) {
+	u := l.session.job.useOf(l.device)
+	u.overhead.update(l.lastOverhead, shown, shown)
+	u.assumed.update(l.lastAssumed, assumed, assumed)
+	l.lastOverhead, l.lastAssumed = shown, assumed
+}
+
 // recallIdle takes up to most idle bytes out of a lease's credit word, and returns how many it released in the ledger. It updates the peaks
 // before and after.
 func (a *Arbiter) recallIdle(l *lease, most accounting.Bytes) accounting.Bytes {

@@ -66,6 +66,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	}
 	a.trimHeadroom(first)
 	for _, l := range living {
+		l.noteOverhead()
 		if resetMark && !l.spoiled {
 			a.showFlags(l)
 		}

@@ -39,6 +39,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	if text == "" {
 		a.explain(l, &o, r, aside)
 	}
+	l.session.job.tally.lastRefused = a.lastRefused(l, &o, r)
 	l.session.job.denial = &denial{l.session.name() + ": " + o.Explain, now}
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // the caller has recorded an event that says more
@@ -124,6 +125,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 			a.countRefusal(t.job.user, why)
 		}
 		answer = *a.refuseStart(now, t, why, r, text)
+		t.job.tally.lastRefused = firstPart(answer.Explain)
 	}
 	a.finish(now, t, answer)
 	if t.lease == nil {

@@ -208,12 +208,14 @@ type peak struct {
 // jobUse is the usage of one device by a job.
 type jobUse struct {
 	peak
-	device  *device
-	meter   usage.Meter
-	changed bool // the usage is in Arbiter.usesChanged
-	waits   uint64
-	waited  time.Duration
-	refused uint64
+	device   *device
+	meter    usage.Meter
+	changed  bool // the usage is in Arbiter.usesChanged
+	waits    uint64
+	waited   time.Duration
+	refused  uint64
+	overhead peak // bytes beyond allocations that the device showed
+	assumed  peak // the same, with the expected cost of contexts that it has not shown yet
 }
 
 // session is one client process.
@@ -265,6 +267,8 @@ type lease struct {
 	peak         accounting.Bytes // most bytes used at once
 	lastUsed     accounting.Bytes // bytes used at the last readUsage
 	metered      usage.Amounts    // part of the job's meter; nothing once the process has ended
+	lastOverhead accounting.Bytes // bytes beyond allocations at the last noteOverhead, as the device showed them
+	lastAssumed  accounting.Bytes // the same as it was assumed
 	extra        reading.Extra    // usage of the device in addition to granted bytes
 	announced    bool             // EventExcess was recorded
 	reported     accounting.Bytes // bytes granted at the last EventGranted

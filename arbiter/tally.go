@@ -19,6 +19,7 @@ type Tally struct {
 	Waits         uint64        // requests that had to wait and are decided
 	Waited        time.Duration // sum of their waits
 	Refused       uint64
+	LastRefused   string             // why the last request was refused, as the end of a sentence; "": not known
 	Since         time.Duration      // time since counting began, if that was after the start of the job; else 0
 	Devices       []TallyDevice      // devices that the job used
 	Unknown       int                // number of devices that the job used and the daemon does not know
@@ -85,16 +86,24 @@ type TallyDevice struct {
 	Peak   accounting.Bytes // most bytes that its processes used at once
 	Max    accounting.Bytes // memory.max of the job as a whole; accounting.Max: none
 
+	Contexts accounting.Bytes // most bytes that contexts of its processes took at once
+	Kept     bool             // the device has shown no context, and Contexts is what was kept for them
+
 	processor bool // Device is the processor
 }
 
-// sentence returns the tally as a sentence for users.
-func (t *Tally) sentence() string {
+// Account returns the tally as a sentence for users, without the processes that used a device without the library.
+func (t *Tally) Account() string {
 	var used []wording.Use
 	for _, d := range t.Devices {
-		used = append(used, wording.Use{Device: accounting.DeviceName(d.Device, d.processor), Peak: d.Peak, Max: d.Max})
+		used = append(used, wording.Use{Device: accounting.DeviceName(d.Device, d.processor), Peak: d.Peak, Max: d.Max, Contexts: d.Contexts, Kept: d.Kept})
 	}
-	line := wording.Account(used, t.Unknown, t.Waits, t.Refused, t.Waited, t.Since)
+	return wording.Account(wording.Requests{Waits: t.Waits, Waited: t.Waited, Refused: t.Refused, LastRefused: t.LastRefused}, used, t.Unknown, t.Since)
+}
+
+// sentence returns Account with the processes that used a device without the library.
+func (t *Tally) sentence() string {
+	line := t.Account()
 	for _, b := range t.Unmanaged {
 		line += fmt.Sprintf(wording.UsedBeside, wording.Stranger(b.Command, b.PID), b.Peak.Human(), accounting.DeviceName(b.Device, false))
 	}
@@ -104,6 +113,7 @@ func (t *Tally) sentence() string {
 // tally counts the requests of a job, including those of ended processes.
 type tally struct {
 	waits, refused uint64
+	lastRefused    string // as in Tally
 	waited         time.Duration
 	since          time.Time          // when counting began, if that was after the start of the job; else zero
 	unknown        []string           // UUIDs of devices that the job uses and the daemon does not know, up to maxUnknown

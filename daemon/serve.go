@@ -108,6 +108,7 @@ var handlers = [...]handler{
 	ipc.TypeBeside:   {answered((*client).beside), fair.OfUser, false, metrics.Session},
 	ipc.TypeExited:   {answered((*client).exited), fair.OfUser, false, metrics.Session},
 	ipc.TypeWarnings: {answered((*client).warnings), fair.OfUser, false, metrics.Session},
+	ipc.TypeAccount:  {answered((*client).account), fair.OfUser, false, metrics.Session},
 	ipc.TypeCancel:   {answered((*client).cancelRequest), fair.Nothing, false, metrics.Limits},
 	ipc.TypeSnapshot: {(*client).snapshot, fair.Nothing, false, metrics.State},
 	ipc.TypeEvents:   {decoded((*client).events), fair.Nothing, false, metrics.State},

@@ -34,6 +34,19 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 	return rep, nil
 }
 
+// account answers with a sentence about what a job has used and waited so far. Processes of the job's own user may ask, and root.
+func (cl *client) account(r *ipc.AccountRequest) (rep ipc.AccountReply, err error) {
+	d := cl.d
+	cl.takeLock()
+	defer d.unlock()
+	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
+	if err != nil {
+		return rep, err
+	}
+	tally, _ := d.arb.Tally(d.now(), j.id)
+	return ipc.AccountReply{Text: ipc.MakeText(tally.Account())}, nil
+}
+
 // beside answers which processes of a job used a device past the library. Processes of the job's own user may ask,
 // and root.
 func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) {

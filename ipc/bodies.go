@@ -18,7 +18,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		ObjectsRequest | DriverRequest | DriverReply | CopiesRequest |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | ExitedRequest | WarningsRequest | WarningsReply | LimitRequest | CgroupRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | ExitedRequest | WarningsRequest | WarningsReply | AccountRequest | AccountReply | LimitRequest | CgroupRequest
 }
 
 // messageFormat describes one message type.
@@ -61,6 +61,7 @@ var messageFormats = map[Type]messageFormat{
 	TypeBeside:   {name: "Beside", request: size[BesideRequest](), reply: size[BesideReply]()},
 	TypeExited:   {name: "Exited", request: size[ExitedRequest](), reply: size[Empty]()},
 	TypeWarnings: {name: "Warnings", request: size[WarningsRequest](), reply: size[WarningsReply]()},
+	TypeAccount:  {name: "Account", request: size[AccountRequest](), reply: size[AccountReply]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 

@@ -81,6 +81,7 @@ const (
 	TypeBeside   Type = 30 // BesideRequest → BesideReply: the processes of a job that used a device without the library
 	TypeWarnings Type = 31 // WarningsRequest → WarningsReply: the warnings of a job by idle.warn and age.warn
 	TypeExited   Type = 32 // ExitedRequest → Empty: how the command of a job has ended
+	TypeAccount  Type = 33 // AccountRequest → AccountReply: a sentence about what a job has used, waited for and was refused
 	ReplyBit     Type = 0x8000
 )
 
@@ -594,6 +595,17 @@ type WarningsReply struct {
 	Aged     uint64 // 1 after the warning by age.warn
 	IdleText Text
 	AgedText Text
+}
+
+// AccountRequest asks for the account of a job so far.
+type AccountRequest struct {
+	Job Token
+}
+
+// AccountReply answers Account with a sentence for users, without the name of the job: what the job used and its contexts took, how many
+// of its requests waited and were refused, and why the last one was refused.
+type AccountReply struct {
+	Text Text
 }
 
 // ShortText is a short text or a name, UTF-8, NUL-padded.

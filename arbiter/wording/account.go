@@ -12,52 +12,85 @@ import (
 
 // Use is the most memory that a job used on a device at once.
 type Use struct {
-	Device string // its name in sentences
-	Peak   accounting.Bytes
-	Max    accounting.Bytes // the job's limit there; accounting.Max: none
+	Device   string // its name in sentences
+	Peak     accounting.Bytes
+	Max      accounting.Bytes // the job's limit there; accounting.Max: none
+	Contexts accounting.Bytes // what contexts took beside that; 0: nothing, or not known
+	Kept     bool             // Contexts was kept for contexts that the device has not shown
 }
 
-// Account returns the end of a sentence about a job: what the job used, how many of its requests waited, for how long in all, and
-// how many were refused. unknown is the number of devices that it used and the daemon does not know: their memory is refused.
+// Requests counts the requests of a job.
+type Requests struct {
+	Waits, Refused uint64
+	Waited         time.Duration // time that they waited in all
+	LastRefused    string        // why the last one was refused, to be written behind "the last"; "": not known
+}
+
+// Account returns the end of a sentence about a job: what the job used, how many of its requests waited, for how long in all, how many were
+// refused, and why the last one was. unknown is the number of devices that it used and the daemon does not know: their memory is refused.
 // since is how long ago counting began, if that was after the job began; else 0.
-func Account(used []Use, unknown int, waits, refused uint64, waited, since time.Duration) string {
-	var amounts []string
-	for _, u := range used {
-		of := ""
-		if u.Max != accounting.Max {
-			of = " of " + u.Max.Human()
+func Account(asked Requests, used []Use, unknown int, since time.Duration) string {
+	var parts []string
+	switch amounts := amounts(used); {
+	case amounts != "":
+		parts = append(parts, "used at most "+amounts)
+	case unknown > 0:
+		parts = append(parts, "used no memory of a GPU that is known")
+	case asked.Refused == 0:
+		parts = append(parts, "asked for no GPU memory")
+	}
+	if asked.Waits > 0 {
+		waited := fmt.Sprintf("%s waited %v", requests(asked.Waits), rounded(asked.Waited))
+		if asked.Waits > 1 {
+			waited += " in all"
 		}
-		amounts = append(amounts, fmt.Sprintf("%s%s on %s", u.Peak.Human(), of, u.Device))
+		parts = append(parts, waited)
 	}
-	line := "asked for no GPU memory"
-	if refused > 0 {
-		line = "got no GPU memory"
-	}
-	if unknown > 0 {
-		line = "used no memory of a GPU that is known"
-	}
-	if amounts != nil {
-		line = "used at most " + strings.Join(amounts, ", ")
-	}
-	if waits > 0 {
-		line += fmt.Sprintf("; %s waited %v", requests(waits), rounded(waited))
-		if waits > 1 {
-			line += " in all"
+	if asked.Refused > 0 {
+		refused := requests(asked.Refused) + " refused"
+		switch why := asked.LastRefused; {
+		case why == "":
+		case asked.Refused > 1:
+			refused += ", the last" + why
+		case strings.HasPrefix(why, ":"):
+			refused += why
+		default:
+			refused += "," + why
 		}
-	}
-	if refused > 0 {
-		line += "; " + requests(refused) + " refused"
+		parts = append(parts, refused)
 	}
 	switch {
 	case unknown == 1:
-		line += "; was refused all memory of a device that the daemon does not know"
+		parts = append(parts, "was refused all memory of a device that the daemon does not know")
 	case unknown > 1:
-		line += fmt.Sprintf("; was refused all memory of %d devices that the daemon does not know", unknown)
+		parts = append(parts, fmt.Sprintf("was refused all memory of %d devices that the daemon does not know", unknown))
 	}
+	line := strings.Join(parts, "; ")
 	if since > 0 {
 		line += fmt.Sprintf(" (counted since the daemon was restarted %v ago)", rounded(since))
 	}
 	return line
+}
+
+// amounts lists what a job used on each device.
+func amounts(used []Use) string {
+	var all []string
+	for _, u := range used {
+		text := u.Peak.Human()
+		if u.Max != accounting.Max {
+			text += " of " + u.Max.Human()
+		}
+		text += " on " + u.Device
+		switch {
+		case u.Contexts == 0:
+		case u.Kept:
+			text += fmt.Sprintf(" (and %s kept for contexts)", u.Contexts.Human())
+		default:
+			text += fmt.Sprintf(" (and %s for contexts)", u.Contexts.Human())
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 // requests spells a number of requests.

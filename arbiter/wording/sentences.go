@@ -112,6 +112,12 @@ const (
 	ThreadsInAll = "%d threads hold something, %d of them of user %d, and there is room for %d (a user may have half): " +
 		"thread %d of %s is refused until some have freed what they hold"
 
+	// Why the last request of a job was refused, behind "the last" in the account of the job.
+	LastBudget = " for %s: its budget is %s (%s)"
+	LastLeft   = " for %s: %s was left of %s"
+	LastNever  = " for %s: that is more than %s"
+	LastWhy    = ": %s"
+
 	// Warnings about a job: for how long, what it holds, and the rule that says so.
 	IsIdle = "has been idle for %s, and holds %s (idle.warn of %s)"
 	IsOld  = "has run for %s, and holds %s (age.warn of %s)"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -54,7 +55,7 @@ func (a *app) summarize(path, who string, job ipc.Token, wish summaryMode) {
 	tally, err := tallyOf([]string{path}, job, summaryTimeout)
 	switch {
 	case err == nil && (wish == summaryAlways || tally.Waits > 0 || tally.Refused > 0 || tally.Unknown > 0):
-		a.say("%s: %s", who, summary(tally))
+		a.say("%s: %s", who, accountOf(path, job, tally))
 	case err == nil || wish != summaryAlways:
 	case errors.Is(err, ipc.StatusUnknownType):
 		a.say("%s: no summary: the daemon at %s is of an older version, which keeps none", who, path)
@@ -73,7 +74,19 @@ func tallyOf(paths []string, job ipc.Token, most time.Duration) (tally ipc.JobTa
 	return tally, err
 }
 
-// summary returns the line: the largest usage and its limit, the time that requests waited, and the
+// accountOf returns the line of a job in the words of the daemon. An older daemon has only the numbers.
+func accountOf(path string, job ipc.Token, tally ipc.JobTallyReply) (line string) {
+	err := withDaemon([]string{path}, summaryTimeout, func(ctx context.Context, client *ipc.Client) (err error) {
+		line, err = client.Account(ctx, job)
+		return err
+	})
+	if err != nil {
+		return summary(tally)
+	}
+	return report.Escape(line)
+}
+
+// summary returns the line for the numbers of an older daemon: the largest usage and its limit, the time that requests waited, and the
 // number of refused requests.
 func summary(t ipc.JobTallyReply) string {
 	var used []wording.Use
@@ -84,5 +97,6 @@ func summary(t ipc.JobTallyReply) string {
 		}
 		used = append(used, wording.Use{Device: accounting.DeviceName(int(d.Index), d.Vendor == ipc.VendorCPU), Peak: accounting.Bytes(d.Peak), Max: most})
 	}
-	return wording.Account(used, int(t.Unknown), t.Waits, t.Refused, time.Duration(t.Waited)*time.Millisecond, time.Duration(t.Since)*time.Millisecond)
+	asked := wording.Requests{Waits: t.Waits, Waited: time.Duration(t.Waited) * time.Millisecond, Refused: t.Refused}
+	return wording.Account(asked, used, int(t.Unknown), time.Duration(t.Since)*time.Millisecond)
 }

@@ -56,6 +56,7 @@
 #define GA_TYPE_BESIDE 0x1eu
 #define GA_TYPE_WARNINGS 0x1fu
 #define GA_TYPE_EXITED 0x20u
+#define GA_TYPE_ACCOUNT 0x21u
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -592,6 +593,18 @@ _Static_assert(offsetof(struct ga_wire_warnings_reply, idle) == 0, "WarningsRepl
 _Static_assert(offsetof(struct ga_wire_warnings_reply, aged) == 8, "WarningsReply.Aged");
 _Static_assert(offsetof(struct ga_wire_warnings_reply, idle_text) == 16, "WarningsReply.IdleText");
 _Static_assert(offsetof(struct ga_wire_warnings_reply, aged_text) == 528, "WarningsReply.AgedText");
+
+struct ga_wire_account_request {
+    uint8_t job[16];
+};
+_Static_assert(sizeof(struct ga_wire_account_request) == 16, "AccountRequest");
+_Static_assert(offsetof(struct ga_wire_account_request, job) == 0, "AccountRequest.Job");
+
+struct ga_wire_account_reply {
+    uint8_t text[512];
+};
+_Static_assert(sizeof(struct ga_wire_account_reply) == 512, "AccountReply");
+_Static_assert(offsetof(struct ga_wire_account_reply, text) == 0, "AccountReply.Text");
 
 struct ga_wire_beside_process {
     uint32_t pid;

@@ -21,14 +21,18 @@ func summaryOf(stderr string) string {
 // it. The line covers all processes of the run, including those that ended earlier.
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "8G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	m := rig.New(t, rig.Options{Devices: "8G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\ncontext_reserve = 0\n"})
 	for name, c := range map[string]struct{ script, want string }{
 		"nothing to say": {`"$G" run -- "$P" "alloc a 1G"`, ""},
 		"asked for":      {`"$G" run --summary -- "$P" "alloc a 1G; alloc b 2G; free a; alloc c 1G"`, "used at most 3 GiB on GPU 0"},
 		"no GPU":         {`"$G" run --summary -- true`, "asked for no GPU memory"},
 		"two devices":    {`"$G" run --summary --memory 4G -- "$P" "alloc a 1G; context c 1; alloc b 2G"`, "used at most 1 GiB of 4 GiB on GPU 0, 2 GiB of 4 GiB on GPU 1"},
 		"each its own":   {`"$G" run --summary --memory 1G --per-process -- sh -c '"$P" "alloc a 1G"; exit 0'`, "used at most 1 GiB on GPU 0"},
-		"refused":        {`"$G" run --memory 1G -- sh -c '"$P" "alloc a 512M; alloc b 1G"; "$P" "alloc a 1G; alloc b 2; alloc c 3"'`, "used at most 1 GiB of 1 GiB on GPU 0; 3 requests refused"},
+		"refused":        {`"$G" run --memory 1G -- sh -c '"$P" "alloc a 512M; alloc b 1G"; "$P" "alloc a 1G; alloc b 2; alloc c 3"'`, "used at most 1 GiB of 1 GiB on GPU 0; 3 requests refused, the last for 3 bytes: its budget is 1 GiB (--memory)"},
+		"never granted":  {`"$G" run --memory 4G -- "$P" "alloc a 5G; alloc b 5G"`, "2 requests refused, the last for 5 GiB: its budget is 4 GiB (--memory)"},
+		"in its program": {`GPUARB_MEMORY=2G "$G" run -- "$P" "alloc a 3G"`, "1 request refused, for 3 GiB: its budget is 2 GiB (GPUARB_MEMORY, in the program's environment)"},
+		"streams":        {`"$G" run --streams 1 -- "$P" "context c; stream s; stream t"`, "1 request refused: no stream on GPU 0: asked 1, and 1 of 1 (streams.max) are in use"},
 		"not wanted":     {`"$G" run --summary=false --memory 1M -- "$P" "alloc a 2M"`, "out of memory on GPU 0: asked 2 MiB, more than the job's 1 MiB budget could ever hold"},
 		"quiet":          {`GPUARB_QUIET=1 "$G" run --memory 1M -- "$P" "alloc a 2M"`, ""},
 		"status":         {`"$G" run --summary -- sh -c 'exit 7' || echo "x (PID 1): status $?" >&2; true`, "status 7"},
@@ -55,7 +59,7 @@ func TestSummary(t *testing.T) {
 	m.Kill()
 	m.Start()
 	holder.Want("alloc c 6G", "err 2")
-	if got := summaryOf(holder.End()); !strings.HasPrefix(got, "used at most ") || !strings.Contains(got, " on GPU 0; 1 request refused (counted since the daemon was restarted ") {
+	if got := summaryOf(holder.End()); !strings.HasPrefix(got, "used at most ") || !strings.Contains(got, " on GPU 0; 1 request refused, for 6 GiB: 5 GiB was left of GPU 0's 8 GiB (counted since the daemon was restarted ") {
 		t.Errorf("restarted: %q", got)
 	}
 
@@ -72,5 +76,21 @@ func TestSummary(t *testing.T) {
 			t.Errorf("asked %v: told %v", asked, got)
 		}
 		m.Start()
+	}
+}
+
+// TestSummaryOfContexts: the summary names what the contexts of a run took beside its memory, at the size that the device
+// showed, also of a program that ended at once.
+func TestSummaryOfContexts(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=300M"}})
+	p := m.Interact(m.Gpuarb("run", "--summary", "--memory", "4G", "--", cudaprog(t, "dlsym"), "-"))
+	p.Want("alloc a 1G", "ok")
+	rig.Eventually(t, "the device has shown the context", func() bool { return m.Snapshot().Devices[0].Overhead == 300<<20 })
+	if got, want := summaryOf(p.End()), "used at most 1 GiB of 4 GiB on GPU 0 (and 300 MiB for contexts)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := summaryOf(stderrOf(t, m, `"$G" run --summary -- "$P" "alloc a 2G" >/dev/null`)), "used at most 2 GiB on GPU 0 (and 300 MiB for contexts)"; got != want {
+		t.Errorf("a short program: %q, want %q", got, want)
 	}
 }

@@ -111,7 +111,7 @@ func TestEnded(t *testing.T) {
 		runner := p.Process()
 		p.End()
 		ended := await(m, name+" has ended", func(e *events.Event) bool { return e.Kind == events.Ended && e.JobName == name })
-		const account = "has ended: it used at most 20 MiB of 50 MiB on GPU 0; 1 request refused"
+		const account = "has ended: it used at most 20 MiB of 50 MiB on GPU 0; 1 request refused, for 40 MiB: its budget is 50 MiB (--memory)"
 		if !of(&ended, runner) || !on(m, &ended) || ended.What != "job" || ended.Bytes != 20<<20 || !strings.HasSuffix(ended.Text, account) {
 			t.Errorf("%s: %+v", name, ended)
 		}
