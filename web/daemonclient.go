@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 )
@@ -56,6 +57,18 @@ func (s *daemonClient) Metrics(ctx context.Context) (text []byte, err error) {
 		return err
 	})
 	return text, err
+}
+
+// minutes calls each for the figures of every device in every minute of a time, sorted by minute. It
+// asks the history's process, which does not run if the history is turned off.
+func (s *daemonClient) minutes(ctx context.Context, since, until time.Time, each func(rows.Minute)) error {
+	question := rows.Question{Want: rows.WantMinutes, SinceMs: since.UnixMilli(), UntilMs: until.UnixMilli()}
+	return rows.Ask(ctx, rows.SocketOf(s.path), question, func(line rows.Line) error {
+		if line.Minute != nil {
+			each(*line.Minute)
+		}
+		return nil
+	})
 }
 
 // events follows the events of the daemon. It uses a connection of its own, because such a

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
@@ -169,6 +171,49 @@ func TestHistoryOfLongSpans(t *testing.T) {
 	}
 	if n := len(h.points(1)); n != 3 {
 		t.Errorf("%d points are kept, of 3", n)
+	}
+}
+
+// TestHistoryBeginsWithThePast checks that a longer span begins with the minutes of the history,
+// which are asked for once, and that nothing is missing while the history does not answer.
+func TestHistoryBeginsWithThePast(t *testing.T) {
+	day := span{"day", 2 * time.Minute, 720}
+	asked := 0
+	p := past{of: day, ask: func(_ context.Context, since, until time.Time, each func(rows.Minute)) error {
+		if asked++; !since.Equal(noon.Add(-time.Hour)) || !until.Equal(noon) {
+			t.Errorf("asked for %v to %v", since, until)
+		}
+		for i := range int64(4) {
+			for device := range 2 {
+				each(rows.Minute{Minute: noon.Unix()/60 - 10 + i, Device: device, Used: uint64(100 * (i + 1)), Reserved: 50, Grantable: 20, Unmanaged: 7, Total: 1000})
+			}
+		}
+		return nil
+	}}
+	for range 2 {
+		var got []string
+		for _, at := range p.points(t.Context(), noon.Add(-time.Hour), noon) {
+			text := at.at.UTC().Format("15:04")
+			for _, d := range at.devices {
+				text += fmt.Sprintf(" %d:%d/%d+%d peak %d %d", d.index, d.used, d.capacity, d.unused, d.peak, d.jobs[0].used)
+			}
+			got = append(got, text)
+		}
+		// A gap up to the first minute, then two steps.
+		want := []string{"11:51", "11:52 0:150/220+50 peak 200 150 1:150/220+50 peak 200 150", "11:54 0:350/420+50 peak 400 350 1:350/420+50 peak 400 350"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+	if rest := p.points(t.Context(), noon.Add(-7*time.Minute), noon); len(rest) != 1 {
+		t.Errorf("%d points are left of the last seven minutes", len(rest))
+	}
+	away := past{of: day, ask: func(context.Context, time.Time, time.Time, func(rows.Minute)) error { return errAway }}
+	if got := away.points(t.Context(), noon, noon); len(got) > 0 || away.known {
+		t.Errorf("without an answer there are %v", got)
 	}
 }
 

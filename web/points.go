@@ -95,7 +95,7 @@ func pointOf(at time.Time, s *figures.Snapshot) point {
 		}
 		p.devices = append(p.devices, devicePoint{
 			amounts: amounts{d.Capacity, d.Total, d.Reserved, d.Committed.Less(d.Granted), d.Unmanaged, d.Used},
-			index:   d.Index, peak: d.Used, jobs: jobs.largest(most, 1), users: users.largest(most, 1),
+			index:   accounting.IndexNumber(d.Index), peak: d.Used, jobs: jobs.largest(most, 1), users: users.largest(most, 1),
 		})
 	}
 	return p

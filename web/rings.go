@@ -64,18 +64,17 @@ func (h *history) add(at time.Time, s *figures.Snapshot) {
 // points returns the points of a span, oldest first. The data of a point never changes. The points
 // of a longer span begin with a gap up to the time at which recording began, and end with the
 // averages of the step that has not ended.
-func (h *history) points(of int) (all []point) {
+func (h *history) points(of int) []point {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := h.rings[of]
-	if len(r.kept) < cap(r.kept) && !r.began.IsZero() {
-		all = append(all, point{at: r.began})
-	}
-	all = append(append(all, r.kept[r.first:]...), r.kept[:r.first]...)
-	if len(r.sum.devices) > 0 && r.gathered.After(r.last) {
-		all = append(all, r.sum.mean(r.gathered))
-	}
-	return all
+	return h.rings[of].points()
+}
+
+// began returns when this process began to record; zero: not yet.
+func (h *history) began() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.rings[len(h.rings)-1].began
 }
 
 // ring keeps the newest points of a span.
@@ -90,6 +89,18 @@ type ring struct {
 	began    time.Time // time of the first point of the shorter span; zero: none yet
 	gathered time.Time // time of the last point in sum; zero: none yet
 	until    time.Time // end of the present step; zero: no point yet
+}
+
+// points returns the points of the ring, oldest first.
+func (r *ring) points() (all []point) {
+	if len(r.kept) < cap(r.kept) && !r.began.IsZero() {
+		all = append(all, point{at: r.began})
+	}
+	all = append(append(all, r.kept[r.first:]...), r.kept[:r.first]...)
+	if len(r.sum.devices) > 0 && r.gathered.After(r.last) {
+		all = append(all, r.sum.mean(r.gathered))
+	}
+	return all
 }
 
 // gather adds a point of the shorter span to the present step. If it ends the step, gather returns

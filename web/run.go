@@ -64,6 +64,7 @@ func Run(stdin io.Reader, log *slog.Logger) error {
 	}()
 	from := newDaemonClient(settings.Socket)
 	s := newServer(from.Snapshot, from.Metrics)
+	s.readPast(from.minutes)
 	s.watcher.alive = func() { _, _ = os.Stdout.WriteString(".") } // the daemon ends a process that stops to do so
 	go s.watcher.run(ctx)
 	go s.watcher.events.follow(ctx, from)

@@ -9,7 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
+	"time"
 
+	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
@@ -48,6 +51,7 @@ type server struct {
 	watcher *watcher
 	metrics cachedText
 	history map[string]*cachedText // by the name of a span
+	pasts   []*past                // by the index of a span; the first is not used
 }
 
 // newServer makes a server. state and metrics ask the daemon for its state and its metrics.
@@ -55,11 +59,24 @@ func newServer(state func(context.Context) (figures.Snapshot, error), metrics fu
 	w := newWatcher(state)
 	s := &server{watcher: w, metrics: cachedText{make: metrics}, history: map[string]*cachedText{}}
 	for i, of := range spans {
-		s.history[of.name] = &cachedText{make: func(context.Context) ([]byte, error) {
-			return historyJSON(of, w.history.points(i), w.events)
+		p := &past{of: of}
+		s.pasts = append(s.pasts, p)
+		s.history[of.name] = &cachedText{make: func(ctx context.Context) ([]byte, error) {
+			points := w.history.points(i)
+			if began := w.history.began(); i > 0 && !began.IsZero() {
+				points = append(slices.Clip(p.points(ctx, time.Now().Add(-of.length()), began)), points...)
+			}
+			return historyJSON(of, points, w.events)
 		}}
 	}
 	return s
+}
+
+// readPast has the longer spans begin with what a history knows.
+func (s *server) readPast(ask func(context.Context, time.Time, time.Time, func(rows.Minute)) error) {
+	for _, p := range s.pasts {
+		p.ask = ask
+	}
 }
 
 // handler routes all paths, behind the guard.

@@ -96,7 +96,7 @@ var bans = []ban{
 		reason: "filesystem and command line print the same snapshot",
 	},
 	{
-		from: "web", what: []string{module}, allow: []string{module + "/accounting", module + "/internal/figures", module + "/ipc", module + "/internal/report", module + "/internal/worker", module + "/web"},
+		from: "web", what: []string{module}, allow: []string{module + "/accounting", module + "/archive/rows", module + "/internal/figures", module + "/ipc", module + "/internal/report", module + "/internal/worker", module + "/web"},
 		reason: "the page is a client of the socket, and knows no more than others",
 	},
 	{from: "internal/worker", what: []string{module}, allow: []string{module + "/ipc"}, reason: "what starts a process does not know what that does"},

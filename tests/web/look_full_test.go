@@ -106,15 +106,20 @@ func TestFullKeyboard(t *testing.T) {
 	b.await(`document.querySelector('details[open] td') !== null && document.querySelector('details[open] th[scope=col]').innerText === 'Time'`)
 }
 
-// TestFullGoneAndBack: when the daemon ends, the page says so and keeps its data, and it continues when the daemon is back.
-func TestFullGoneAndBack(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a free port, because the page must come back at the same address
+// freeAddress returns an address with a free port, for a page that must come back at the same address.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	l.Close()
-	m := newMachine(t, rig.Options{NoMount: true, Config: config(address)})
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestFullGoneAndBack: when the daemon ends, the page says so and keeps its data, and it continues when the daemon is back.
+func TestFullGoneAndBack(t *testing.T) {
+	m := newMachine(t, rig.Options{NoMount: true, Config: config(freeAddress(t))})
 	b := newBrowser(t)
 	b.open(m.url())
 	b.says("No lease yet.")
