@@ -39,7 +39,7 @@ func TestCgroupsNest(t *testing.T) {
 			}
 			refused := func(c *client, n accounting.Bytes, by string) {
 				t.Helper()
-				if o := c.alloc(n); o.Granted || !strings.Contains(o.Explain, "set for cgroup "+by+";") {
+				if o := c.alloc(n); o.Granted || !strings.Contains(o.Explain+";", "set for cgroup "+by+";") {
 					t.Errorf("%d bytes, by %s: %+v", n, by, o)
 				}
 			}

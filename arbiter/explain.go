@@ -96,8 +96,11 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 	if aside != "" {
 		o.Explain += ": " + aside
 	}
-	if held := a.holders(time.Time{}, d, r.Budget); held != "" {
+	if held := a.holders(time.Time{}, d, r.Budget, l); held != "" {
 		o.Explain += fmt.Sprintf(wording.Holds, held)
+	}
+	if r.Budget == nil {
+		o.Explain += a.besideReserved(l.session.job, d, o.Requested, a.allReserved(d))
 	}
 	if r.Budget == l.session.job.budget && l.crowdedOut(o) {
 		o.Explain += wording.OwnProcesses
@@ -183,17 +186,47 @@ func (a *Arbiter) explainBlocked(now time.Time, t *ticket, why Reason, r *accoun
 		return ""
 	}
 	r.Remaining = min(r.Remaining, a.wouldGrant(now, t.lease, t.bytes))
-	ahead := 0
+	more := 0
 	for _, other := range a.queue {
 		if other.on(d) && other != first && other != t && a.compare(other, t) < 0 {
-			ahead++
+			more++
 		}
 	}
-	whom := fmt.Sprintf(wording.First, first.name())
-	if ahead > 0 {
-		whom = fmt.Sprintf(wording.FirstOf, first.name(), ahead)
+	return a.keptFor(now, at, first, more)
+}
+
+// aheadOf returns the first request that blocks a ticket at the narrowest limit that refuses the ticket; nil: none does.
+func (a *Arbiter) aheadOf(t *ticket) *ticket {
+	at := t.narrowestLimit()
+	for i := range t.candidates {
+		s := &t.candidates[i]
+		if len(s.refusedBy) == 0 || s.refusedBy[0].limit != at {
+			continue
+		}
+		if at.kind == limitsBytes {
+			return a.blockerOf(at, t, s.heldSince)
+		}
+		return a.blockerOf(at, t, time.Time{})
 	}
-	return fmt.Sprintf(wording.SetAside, free.Human(), whom, wording.Span(now.Sub(first.place.Since)), a.requestText(first))
+	return nil
+}
+
+// keptFor returns a text with what is free at a limit, but kept for a request that is ahead, and for more others.
+func (a *Arbiter) keptFor(now time.Time, at *limit, first *ticket, more int) string {
+	whom, waited := aheadName(first, more), wording.Span(now.Sub(first.place.Since))
+	if at.kind != limitsBytes {
+		return fmt.Sprintf(wording.SlotKeptFor, whom, waited, a.requestText(first))
+	}
+	free := a.ledger.Available(budgetOf(at.shared), at.device.Index)
+	return fmt.Sprintf(wording.KeptFor, free.Human(), whom, waited, a.requestText(first))
+}
+
+// aheadName returns the name of a request that is ahead with more others, as part of a sentence that goes on with "has waited".
+func aheadName(first *ticket, more int) string {
+	if more > 0 {
+		return fmt.Sprintf(wording.FirstOf, first.name(), more)
+	}
+	return fmt.Sprintf(wording.First, first.name())
 }
 
 // plain returns the reason of a wait as a text for users.
@@ -209,8 +242,8 @@ func (r Reason) plain() string {
 	return r.String()
 }
 
-// explainMin says why a memory.min has no room.
-func (a *Arbiter) explainMin(r *accounting.Refusal, why Reason) string {
+// explainMin says why a memory.min of a job, or of one of its processes, has no room. nil: it is of a shared budget.
+func (a *Arbiter) explainMin(j *job, r *accounting.Refusal, why Reason) string {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {
 		return d.tooMuch(r.Requested)
@@ -225,7 +258,8 @@ func (a *Arbiter) explainMin(r *accounting.Refusal, why Reason) string {
 			context = fmt.Sprintf(wording.BesideContext, cost.Human())
 		}
 	}
-	if held := a.holders(time.Time{}, d, r.Budget); held != "" {
+	top := a.topHolders(d, r.Budget)
+	if held := top.text(time.Time{}, j, nil); held != "" {
 		where += fmt.Sprintf(wording.Holds, held)
 	}
 	return fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d, r.Remaining.Human(), context, where)
@@ -246,7 +280,7 @@ func (a *Arbiter) explainSlots(t *ticket) string {
 	if !t.any {
 		text = fmt.Sprintf(wording.NoSlot, o.device)
 	}
-	if held := a.heldAt(t.place.Since, o); held != "" {
+	if held := a.heldAt(t.place.Since, o, t); held != "" {
 		text += ": " + held
 	}
 	if t.fitsButBlocked() {

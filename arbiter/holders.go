@@ -83,28 +83,33 @@ func (a *Arbiter) holdsNothing(j *job) bool {
 // are not tested, because their owner takes a slot for the first of them.
 func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) }
 
-// heldAt returns a text with the holders at a limit.
-func (a *Arbiter) heldAt(now time.Time, l *limit) string {
-	d, sh := l.device, l.shared
+// heldAt returns a text with the holders at a limit, for the program of a ticket.
+func (a *Arbiter) heldAt(now time.Time, l *limit, t *ticket) string {
 	if l.kind != limitsBytes {
-		return slotsHeld(now, d)
+		return slotsHeld(now, l.device)
 	}
+	return a.bytesHeldAt(now, l, t, a.topHolders(l.device, budgetOf(l.shared)))
+}
+
+// bytesHeldAt returns a text with the holders of bytes at a limit, for the program of a ticket.
+func (a *Arbiter) bytesHeldAt(now time.Time, l *limit, t *ticket, held topHolders) string {
+	d, sh := l.device, l.shared
 	b := budgetOf(sh)
-	holders, free := a.holders(now, d, b), a.ledger.Available(b, d.Index)
-	held := fmt.Sprintf(wording.MemoryHeld, free.Human(), holders)
+	holders, free := held.text(now, t.job, t.lease), a.ledger.Available(b, d.Index)
+	text := fmt.Sprintf(wording.MemoryHeld, free.Human(), holders)
 	switch {
 	case holders != "":
-	case sh == nil:
+	case sh == nil && held.count == 0:
 		return ""
 	case free > 0:
-		held = fmt.Sprintf(wording.Free, free.Human())
+		text = fmt.Sprintf(wording.Free, free.Human())
 	default:
-		held = wording.NothingFree
+		text = wording.NothingFree
 	}
 	if sh != nil {
-		return fmt.Sprintf(wording.BudgetHeld, sh.describeLimit(d, sh.limits(d).Max), held)
+		return fmt.Sprintf(wording.BudgetHeld, sh.describeLimit(d, sh.limits(d).Max), text)
 	}
-	return held
+	return text
 }
 
 // slotsHeld returns a text with the holders of a device's slots, and since when they have them.
@@ -177,35 +182,65 @@ func (h *memoryHolder) describe(now time.Time) string {
 	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
 }
 
-// holders returns a text with the largest holders of a budget on a device (nil: of the device): processes by usage, jobs and shared budgets
-// by unused reservation, and processes without a lease. If now is not zero, the text says since when.
-func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) string {
-	var top [namedHolders]memoryHolder
-	count := 0
-	insert := func(h memoryHolder) {
-		if h.bytes > 0 {
-			count++
-		}
-		for i := range top {
-			if h.bytes > top[i].bytes {
-				h, top[i] = top[i], h
-			}
+// topHolders are the largest holders of a budget on a device. There are two more of them than a message names, because a message does not
+// name its own program: neither its lease nor the reservation of its job.
+type topHolders struct {
+	all   [namedHolders + 2]memoryHolder
+	count int // number of all holders
+	of    *accounting.Budget
+}
+
+// insert adds a holder.
+func (top *topHolders) insert(h memoryHolder) {
+	if h.bytes > 0 {
+		top.count++
+	}
+	for i := range top.all {
+		if h.bytes > top.all[i].bytes {
+			h, top.all[i] = top.all[i], h
 		}
 	}
+}
+
+// holders returns a text with the largest holders of a budget on a device (nil: of the device), for the program of a lease.
+func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget, asks *lease) string {
+	held := a.topHolders(d, of)
+	return held.text(now, asks.session.job, asks)
+}
+
+// topHolders returns the largest holders of a budget on a device (nil: of the device): processes by usage, jobs and shared budgets by unused
+// reservation, and processes without a lease.
+func (a *Arbiter) topHolders(d *device, of *accounting.Budget) (top topHolders) {
+	top.of = of
 	for l := range a.leasesBelow(of, d.Index) {
-		insert(memoryHolder{l.Granted() - a.idle(l), l})
+		top.insert(memoryHolder{l.Granted() - a.idle(l), l})
 	}
 	for _, h := range a.reservations(d, of) {
-		insert(h)
+		top.insert(h)
 	}
 	if of == nil {
 		for i := range d.unmanagedBy {
-			insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
+			top.insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
 		}
 	}
+	return top
+}
+
+// text names the holders, for a program of a job that asks with a lease (nil: the job asks), and does not name that program itself. If now
+// is not zero, the text says since when.
+func (top *topHolders) text(now time.Time, asks *job, with *lease) string {
 	var names []string
+	count := top.count
 	endedJob := JobID(0) // first named job whose command has ended while its reservation stays; 0: none
-	for _, h := range top[:min(count, namedHolders)] {
+	for _, h := range top.all[:min(count, len(top.all))] {
+		own := h.holder == any(asks) && top.of != asks.budget // in the budget of the job, these are reservations of its other processes
+		if own || with != nil && h.holder == any(with) {
+			count--
+			continue
+		}
+		if len(names) == namedHolders {
+			break
+		}
 		names = append(names, h.describe(now))
 		if j, ok := h.holder.(*job); ok && endedJob == 0 && j.stillRuns() != "" {
 			endedJob = j.id
@@ -306,6 +341,65 @@ func (a *Arbiter) holdings(j *job) string {
 		}
 	}
 	return cmp.Or(strings.Join(parts, ", "), wording.Nothing)
+}
+
+// reservedByOthers returns the bytes that are reserved on a device for others than a job, and for their contexts. all is what is reserved
+// there in all (allReserved).
+func (j *job) reservedByOthers(d *device, all accounting.Bytes) accounting.Bytes {
+	own := j.budget.Reserved(d.Index)
+	if j.shared != nil {
+		own = j.shared.budget.Reserved(d.Index)
+	}
+	overhead, _ := j.budget.ReservedOverhead(d.Index)
+	return all.Less(own.Plus(overhead))
+}
+
+// allReserved returns the bytes that are reserved on a device for all jobs, shared budgets and contexts.
+func (a *Arbiter) allReserved(d *device) accounting.Bytes {
+	sum := a.reservedBelow(d)
+	for _, j := range a.jobs {
+		if j.shared == nil {
+			sum = sum.Plus(j.budget.Reserved(d.Index))
+		}
+		overhead, _ := j.budget.ReservedOverhead(d.Index)
+		sum = sum.Plus(overhead)
+	}
+	return sum
+}
+
+// reservedBelow returns the bytes that the shared budgets of rules, and the budgets below them, reserve on a device.
+func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
+	for _, s := range a.shareds {
+		if s.limit == nil {
+			sum = sum.Plus(s.budget.Reserved(d.Index))
+		}
+	}
+	return sum
+}
+
+// besideReserved returns a text if n bytes cannot fit on a device beside what a job uses there and what others reserve, even if all others
+// free the rest; else "". all is as in reservedByOthers.
+func (a *Arbiter) besideReserved(j *job, d *device, n, all accounting.Bytes) string {
+	others := j.reservedByOthers(d, all)
+	if others == 0 || n == 0 {
+		return ""
+	}
+	used, context := accounting.Bytes(0), d.contextRoom()
+	for l := range j.leasesOn(d) {
+		if l.session.alive() {
+			used = used.Plus(l.Granted()).Less(a.idle(l))
+			context = max(context, l.extra.Cost())
+		}
+	}
+	most := d.grantable().Less(others.Plus(context).Plus(used))
+	if n <= most {
+		return ""
+	}
+	also := ""
+	if context > 0 {
+		also = fmt.Sprintf(wording.AndContext, context.Human())
+	}
+	return fmt.Sprintf(wording.BesideKept, others.Human(), also, most.Human())
 }
 
 // gpu returns the device of a ticket as it follows the request in a sentence: " on GPU 0". For a ticket that any of several devices can

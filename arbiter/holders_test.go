@@ -1,6 +1,7 @@
 package arbiter_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -149,5 +150,33 @@ func TestWaitingTextNamesIdleHolders(t *testing.T) {
 	holder.word.called = true
 	if strings.Contains(text(), "idle") {
 		t.Errorf("after a call: %s", text())
+	}
+}
+
+// TestAWaitingRequestSaysWhoIsAhead: a request that would fit, and one that would not, say which earlier request blocks them, and for what.
+// Their own program is not among the holders. A request that the reservations of others leave no room for says so at once.
+func TestAWaitingRequestSaysWhoIsAhead(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	w.job(t, arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Command: "kept", Min: ptr(size(100)), Max: ptr(size(100))})
+	first, small, large := w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	first.must(400)
+	large.must(10)
+	small.must(0)
+	ahead := first.wait(600)
+	w.now = w.now.Add(8 * time.Minute)
+	text := func(c *client, n accounting.Bytes) string { return w.arb.Notice(w.now, c.wait(n)).Text }
+	name := func(c *client) string { return fmt.Sprintf("ffmpeg[%d]", c.process.PID) }
+	if got, want := text(small, 64), "waits for 64 bytes on GPU 0: 490 bytes are free, but kept for "+name(first)+", which has waited 8 min for 600 bytes"; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	want := "waits for 900 bytes on GPU 0, position 3: 490 bytes free; holds: bob's " + name(first) + " 400 bytes for 8 min, bob's job 1 (kept) 100 bytes (reserved) for 8 min" +
+		"; ahead of it: " + name(first) + " and 1 more, the first of which has waited 8 min for 600 bytes" +
+		"; it never fits beside the 100 bytes that others reserve: 890 bytes is the most"
+	if got := text(large, 900); got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	q := w.arb.Snapshot(w.now).Queue
+	if len(q) != 3 || q[0].Behind != 0 || q[1].Behind != uint64(ahead) || q[1].Kept != 490 || q[2].Behind != uint64(ahead) || q[2].Kept != 0 {
+		t.Errorf("%+v", q)
 	}
 }

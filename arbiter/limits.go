@@ -52,7 +52,7 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 			}
 		}
 		why := reasonOf(refused)
-		return refusal(why, refused, a.explainMin(refused, why))
+		return refusal(why, refused, a.explainMin(s.job, refused, why))
 	}
 	if s.device != nil {
 		a.slotsChanged(now, s.device)

@@ -224,7 +224,7 @@ func (u *universe) checkRefusal(t *rapid.T, l *modelLease, n accounting.Bytes, o
 		arbiter.ReasonOverBudget: job, arbiter.ReasonSharedFull: students, arbiter.ReasonDeviceFull: all,
 	}[o.Reason]
 	for of, on := range u.cgroups {
-		if o.Reason != arbiter.ReasonSharedFull || !strings.Contains(o.Explain, "that root set for cgroup "+of+";") {
+		if o.Reason != arbiter.ReasonSharedFull || !strings.Contains(o.Explain+";", "that root set for cgroup "+of+";") {
 			continue
 		}
 		if used = u.usedIn(of, l.device); !l.in(of) || o.Limit != on[l.device] {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -25,7 +26,7 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 		return Notice{}
 	}
 	m := a.viewQueue(now)
-	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.narrowestLimit()), m.elsewhere(t)}
+	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.narrowestLimit()), m.elsewhere(t), a.aheadOf(t)}
 	return m.toClient(t)
 }
 
@@ -34,14 +35,16 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 type queueView struct {
 	a         *Arbiter
 	now       time.Time
-	positions map[*ticket]int   // position among the requests that the same limit refuses; 1: next
-	held      map[*limit]string // text with the holders at a limit
-	states    map[*limit]string // holdersState of a limit
+	positions map[*ticket]int              // position among the requests that the same limit refuses; 1: next
+	held      map[*limit]topHolders        // holders of bytes at a limit
+	states    map[*limit]string            // holdersState of a limit
+	reserved  map[*device]accounting.Bytes // allReserved of a device
 }
 
 // viewQueue counts the positions of all waiting requests.
 func (a *Arbiter) viewQueue(now time.Time) *queueView {
-	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]string), states: make(map[*limit]string)}
+	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]topHolders), states: make(map[*limit]string),
+		reserved: make(map[*device]accounting.Bytes)}
 	before := make(map[*limit]int)
 	for _, t := range a.queue {
 		m.positions[t] = before[t.narrowestLimit()] + 1
@@ -71,15 +74,23 @@ func (m *queueView) byDevice() []*ticket {
 
 // notice returns the notice about a ticket.
 func (m *queueView) notice(t *ticket) Notice {
-	text := fmt.Sprintf(wording.Waits, m.a.requestText(t), t.gpu(), m.positions[t])
-	held := memoized(m.held, t.narrowestLimit(), func(at *limit) string { return m.a.heldAt(m.now, at) })
-	switch {
+	a, at, first := m.a, t.narrowestLimit(), m.a.aheadOf(t)
+	text := fmt.Sprintf(wording.Waits, a.requestText(t), t.gpu(), m.positions[t])
+	held := m.heldAt(at, t)
+	switch more := m.positions[t] - 2; {
+	case first != nil && t.fitsButBlocked():
+		text = fmt.Sprintf(wording.WaitsFor, a.requestText(t), t.gpu()) + ": " + a.keptFor(m.now, at, first, more)
+	case first != nil && held != "":
+		text += ": " + held + fmt.Sprintf(wording.Ahead, aheadName(first, more), wording.Span(m.now.Sub(first.place.Since)), a.requestText(first))
 	case held != "":
 		text += ": " + held
 	case t.fitsButBlocked():
 		text += ": " + wording.OthersFirst
 	}
-	if m.a.isFurther(t) {
+	if t.lease != nil && at.kind == limitsBytes && at.shared == nil {
+		text += a.besideReserved(t.job, at.device, a.wantsBytes(t), memoized(m.reserved, at.device, a.allReserved))
+	}
+	if a.isFurther(t) {
 		text += "; " + wording.FurtherContext
 	}
 	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
@@ -102,14 +113,23 @@ func (m *queueView) elsewhere(t *ticket) *device {
 	return m.a.elsewhere(m.now, t.job, t.narrowestLimit().device, m.a.wantsBytes(t))
 }
 
-// memoized returns the text of a limit in known. If there is none yet, it adds the result of find.
-func memoized(known map[*limit]string, at *limit, find func(*limit) string) string {
-	text, ok := known[at]
-	if !ok {
-		text = find(at)
-		known[at] = text
+// heldAt returns a text with the holders at a limit, for the program of a ticket.
+func (m *queueView) heldAt(at *limit, t *ticket) string {
+	if at.kind != limitsBytes {
+		return m.a.heldAt(m.now, at, t)
 	}
-	return text
+	find := func(at *limit) topHolders { return m.a.topHolders(at.device, budgetOf(at.shared)) }
+	return m.a.bytesHeldAt(m.now, at, t, memoized(m.held, at, find))
+}
+
+// memoized returns the value of a limit or a device in known. If there is none yet, it adds the result of find.
+func memoized[K comparable, V any](known map[K]V, at K, find func(K) V) V {
+	value, ok := known[at]
+	if !ok {
+		value = find(at)
+		known[at] = value
+	}
+	return value
 }
 
 // holdersState returns a text that changes when the holders at a limit change. Waiting clients then get another notice.
@@ -149,7 +169,7 @@ func (a *Arbiter) addNotices(now time.Time) {
 	a.noticesDue, a.noticedAt = false, now
 	m := a.viewQueue(now)
 	for _, t := range m.byDevice() {
-		is := noticeState{m.positions[t], memoized(m.states, t.narrowestLimit(), a.holdersState), m.elsewhere(t)}
+		is := noticeState{m.positions[t], memoized(m.states, t.narrowestLimit(), a.holdersState), m.elsewhere(t), a.aheadOf(t)}
 		if is != t.lastNotice {
 			t.lastNotice = is
 			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.toClient(t))})

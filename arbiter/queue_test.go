@@ -307,6 +307,9 @@ func TestNotices(t *testing.T) {
 	}
 }
 
+// never ends a message about a request for which the reservations of others leave 400 bytes at most.
+const never = "; it never fits beside the 600 bytes that others reserve: 400 bytes is the most"
+
 // TestNoticeNamesUnusedReservations: a waiting client gets a notice with the holders and since when they hold, also for unused reservations, and
 // also if the client has missed the notice before.
 func TestNoticeNamesUnusedReservations(t *testing.T) {
@@ -355,12 +358,12 @@ func TestReservationOfRuleIsNamed(t *testing.T) {
 		}
 		w := newWorld(t, p, 1000)
 		refused, waits, holds := w.client(0, 0), w.clientOf(w.process(0, "train"), 0, 0), w.clientOf(w.process(eve, "a"), 0, 0)
-		if o := refused.alloc(500); !strings.HasSuffix(o.Explain, "400 bytes left of the device's 1000 bytes; holds: "+budget+" 600 bytes (reserved)") {
+		if o := refused.alloc(500); !strings.HasSuffix(o.Explain, "400 bytes left of the device's 1000 bytes; holds: "+budget+" 600 bytes (reserved)"+never) {
 			t.Errorf("%s: %q", scope, o.Explain)
 		}
 		holds.must(150)
 		ticket := waits.wait(500)
-		want := "waits for 500 bytes on GPU 0, position 1: 400 bytes free; holds: " + budget + " 450 bytes (reserved), eve's a[103] 150 bytes for 0 ms"
+		want := "waits for 500 bytes on GPU 0, position 1: 400 bytes free; holds: " + budget + " 450 bytes (reserved), eve's a[103] 150 bytes for 0 ms" + never
 		if n := w.arb.Notice(w.now, ticket); n.Text != want {
 			t.Errorf("%s: %q\nwant %q", scope, n.Text, want)
 		}
@@ -388,20 +391,20 @@ func TestARefusalNamesThoseInFront(t *testing.T) {
 	o := w.client(0, 0).alloc(100 * mib)
 	name := fmt.Sprintf("waiter[%d]", first.process.PID)
 	want := "out of memory on GPU 0: asked 100 MiB, 0 bytes left of the device's 64 GiB: 400 MiB are free, " +
-		"and set aside for " + name + ", which has waited 12 s for 2 GiB; holds: "
+		"but kept for " + name + ", which has waited 12 s for 2 GiB; holds: "
 	if o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0 || !strings.HasPrefix(o.Explain, want) {
 		t.Errorf("%+v\nwant %s", o, want)
 	}
-	if o := w.client(0, 0).alloc(450 * mib); o.Remaining != 0 || !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
+	if o := w.client(0, 0).alloc(450 * mib); o.Remaining != 0 || !strings.Contains(o.Explain, "400 MiB are free, but kept for "+name) {
 		t.Errorf("%+v", o) // it would not have fitted either
 	}
 	second := w.waiter(t, 1000)
 	second.wait(3 * gib)
-	if o := w.client(0, 0).alloc(100 * mib); !strings.Contains(o.Explain, "set aside for "+name+" and 1 more, the first of which has waited 12 s for 2 GiB") {
+	if o := w.client(0, 0).alloc(100 * mib); !strings.Contains(o.Explain, "kept for "+name+" and 1 more, the first of which has waited 12 s for 2 GiB") {
 		t.Errorf("%+v", o)
 	}
 	busy := w.client(0, 0)
-	if o := w.arb.Ask(w.now, arbiter.Request{Lease: busy.lease, What: arbiter.WantsBytes, Bytes: mib, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, and set aside for "+name) {
+	if o := w.arb.Ask(w.now, arbiter.Request{Lease: busy.lease, What: arbiter.WantsBytes, Bytes: mib, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, but kept for "+name) {
 		t.Errorf("%+v", o)
 	}
 	holder.free(10 * gib)

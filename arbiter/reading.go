@@ -56,6 +56,16 @@ func (a *Arbiter) Unread(device int, since time.Time) bool {
 	return false
 }
 
+// UnreadOf reports whether no reading has confirmed the contexts of a session on a device yet.
+func (a *Arbiter) UnreadOf(id SessionID, device int) bool {
+	s, d := a.sessions[id], a.device(device)
+	if s == nil || d == nil || d.unnamed || d.hung {
+		return false
+	}
+	l := s.leaseOn(d)
+	return l != nil && s.alive() && !l.lost && l.extra.Assumed() > 0
+}
+
 // Figures stores what the device reported. It needs no lock.
 func (r *Reading) Figures(u Usage) {
 	r.usage, r.figures = u, make(map[int]ProcessUsage, len(u.Processes))

@@ -74,7 +74,7 @@ func (a *Arbiter) refuseStart(now time.Time, t *ticket, why Reason, r *accountin
 	case t.lacks(refusingLimit.ofPermits):
 		text = a.explainSlots(t)
 	default:
-		text = a.explainMin(r, why)
+		text = a.explainMin(t.job, r, why)
 	}
 	if !t.any && len(t.candidates) == 1 && why != ReasonOverBudget {
 		if other := a.roomElsewhere(now, t.job, t.candidates[0].device, a.wantsBytes(t)); other != "" {
@@ -140,7 +140,7 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	kind, text := EventCancelled, wording.Cancelled
 	if why == ReasonTimeout {
 		kind, text = EventTimeout, wording.TimedOut
-		if held := a.heldAt(now, t.narrowestLimit()); held != "" {
+		if held := a.heldAt(now, t.narrowestLimit(), t); held != "" {
 			text += "; " + held
 		}
 		if !t.any {

@@ -143,6 +143,12 @@ func (m *queueView) ticketState(t *ticket) figures.TicketState {
 	if d := m.elsewhere(t); d != nil {
 		state.RoomOn = &d.Index
 	}
+	if first := m.a.aheadOf(t); first != nil {
+		state.Behind = uint64(first.id)
+		if at := t.narrowestLimit(); at.kind == limitsBytes && t.fitsButBlocked() {
+			state.Kept = m.a.ledger.Available(budgetOf(at.shared), at.device.Index)
+		}
+	}
 	return state
 }
 
@@ -352,14 +358,4 @@ func (j *job) deviceState(d *device) figures.JobDeviceState {
 		}
 	}
 	return state
-}
-
-// reservedBelow returns the bytes that the shared budgets of rules, and the budgets below them, reserve on a device.
-func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
-	for _, s := range a.shareds {
-		if s.limit == nil {
-			sum = sum.Plus(s.budget.Reserved(d.Index))
-		}
-	}
-	return sum
 }

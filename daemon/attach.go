@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"strings"
+	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/daemon/inventory"
@@ -56,6 +57,7 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	if !ok {
 		return ipc.RoomReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", r.Device)
 	}
+	cl.awaitOwnContexts(dev.Index)
 	cl.takeLock()
 	defer d.unlock()
 	room, err := d.arb.Query(d.now(), s.id, dev.Index)
@@ -73,6 +75,25 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 		rep.Word = uint64(ipc.MakeCreditWord(uint64(room.Credit), l.Epoch(), 0))
 	}
 	return rep, nil
+}
+
+// ownPatience is how long a question for the free memory waits for a reading that shows the contexts of its own program.
+const ownPatience = 200 * time.Millisecond
+
+// awaitOwnContexts waits, for ownPatience at most, until a reading has shown the contexts of the session on a device. A
+// program often asks for the free memory just after it has made its context, and divides the answer up.
+func (cl *client) awaitOwnContexts(device int) {
+	d := cl.d
+	for began := d.now(); ; {
+		d.lock()
+		unread := d.arb.UnreadOf(cl.s.id, device)
+		d.unlock()
+		left := ownPatience - d.now().Sub(began)
+		if !unread || left <= 0 {
+			return
+		}
+		cl.turn.WhileReleased(func() { d.awaitReading(device, left) })
+	}
 }
 
 // driver answers which device counts the use of a driver that computes on the processor.

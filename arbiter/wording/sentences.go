@@ -5,7 +5,8 @@ package wording
 // Each constant is a format for package fmt. A device is filled in by its name ("GPU 0", "the processor").
 const (
 	// A waiting request: its job, what it asks for, and the device (OnDevice, or nothing).
-	Waits          = "waits for %s%s, position %d"
+	Waits          = WaitsFor + ", position %d"
+	WaitsFor       = "waits for %s%s"
 	Queued         = "%s " + Waits + ": %s"
 	DeviceFull     = "the device has no room"
 	SharedFull     = "a budget shared with others has no room"
@@ -41,7 +42,11 @@ const (
 	HeldAlone   = "alone there: %s"
 	StillRuns   = "still runs: %s"
 	GiveBack    = "; `gpuarb limit --job %d memory.min=0` gives back what is reserved for what job %d left behind"
-	SetAside    = "%s are free, and set aside for %s has waited %s for %s"
+	KeptFor     = "%s are free, but kept for %s has waited %s for %s"
+	SlotKeptFor = "a slot is free, but kept for %s has waited %s for %s"
+	Ahead       = "; ahead of it: %s has waited %s for %s"
+	BesideKept  = "; it never fits beside the %s that others reserve%s: %s is the most"
+	AndContext  = " and a context (%s)"
 	First       = "%s, which"
 	FirstOf     = "%s and %d more, the first of which"
 	OnEveryGPU  = "%s on every GPU"

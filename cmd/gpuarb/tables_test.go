@@ -51,8 +51,8 @@ func TestQueue(t *testing.T) {
 		d.state.Queue = []figures.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "device",
 			WaitedMs: 2500, Reason: "slots", Command: "train\nx"}}
 	})
-	want := "POS PID USER GPU  WANTS WAITED REASON TICKET COMMAND\n" +
-		"  1  42 ada  any device     2s slots      12 train\\nx\n"
+	want := "POS PID USER GPU  WANTS WAITED REASON BEHIND TICKET COMMAND\n" +
+		"  1  42 ada  any device     2s slots       -     12 train\\nx\n"
 	got := finish(t, gpuarb(t, daemon.environment(t), "queue"))
 	if got.code != 0 || got.stdout != want {
 		t.Errorf("code %d\n%v\nwant:\n%s", got.code, got, want)

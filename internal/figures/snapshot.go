@@ -223,6 +223,8 @@ type TicketState struct {
 	Reason     string           `json:"reason"`            // device_full, shared_full, slots, …
 	Text       string           `json:"text"`              // what it waits for, and who holds it
 	RoomOn     *int             `json:"room_on,omitempty"` // device on which its program would have room now; nil: none
+	Behind     uint64           `json:"behind,omitempty"`  // ticket of the first request that is ahead of it and blocks it; 0: none
+	Kept       accounting.Bytes `json:"kept,omitempty"`    // bytes that are free where it waits, and kept for that request
 	Job        uint64           `json:"job"`
 	JobName    string           `json:"job_name"`
 	Command    string           `json:"command"`

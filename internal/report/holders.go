@@ -43,7 +43,9 @@ type Wait struct {
 	WaitedMs   int64             `json:"waited_ms"`
 	Reason     string            `json:"reason"`
 	Text       string            `json:"text"`
-	RoomOn     *Index            `json:"room_on"` // null: on no other device its program would have room now
+	RoomOn     *Index            `json:"room_on"`    // null: on no other device its program would have room now
+	Behind     *uint64           `json:"behind"`     // null: no request is ahead of it
+	Kept       *accounting.Bytes `json:"kept_bytes"` // null: nothing is free and kept for the request that is ahead
 }
 
 // The kinds of things that a holder has. A lease exists from the first allocation, context or stream. A slot
@@ -166,7 +168,7 @@ func (h *Holder) hold(f holdings, at jobDevice) {
 
 func waitOf(t figures.TicketState) Wait {
 	return Wait{Ticket: t.Ticket, Device: deviceOf(t), Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0),
-		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t)}
+		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Behind: Unless(t.Behind, 0), Kept: Unless(t.Kept, 0)}
 }
 
 func unmanagedHolder(device int, u *figures.UnmanagedState) Holder {

@@ -145,6 +145,8 @@ type Ticket struct {
 	Reason     string            `json:"reason"`
 	Text       string            `json:"text"`
 	RoomOn     *Index            `json:"room_on"`
+	Behind     *uint64           `json:"behind"`
+	Kept       *accounting.Bytes `json:"kept_bytes"`
 	Command    string            `json:"command"`
 }
 
@@ -208,7 +210,7 @@ func QueueJSON(w io.Writer, s figures.Snapshot) error { return Style{}.QueueJSON
 func (style Style) QueueJSON(w io.Writer, s figures.Snapshot) error {
 	return jsonLines(w, each(style.tickets(s), func(t figures.TicketState) Ticket {
 		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: deviceOf(t),
-			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Command: t.Command}
+			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Behind: Unless(t.Behind, 0), Kept: Unless(t.Kept, 0), Command: t.Command}
 	}))
 }
 

@@ -21,8 +21,17 @@ var queueColumns = []column[figures.TicketState]{
 	{"WANTS", right, func(s Style, t figures.TicketState) string { return s.wants(t.Wants, t.WantsBytes) }, 0},
 	span("WAITED", func(t figures.TicketState) int64 { return t.WaitedMs }, 0),
 	plain("REASON", left, func(t figures.TicketState) string { return cell(t.Reason) }, 1),
+	plain("BEHIND", right, func(t figures.TicketState) string { return ticketOrNone(t.Behind) }, 2),
 	plain("TICKET", right, func(t figures.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
 	plain("COMMAND", last, func(t figures.TicketState) string { return Named(t.JobName, t.Command) }, 0),
+}
+
+// ticketOrNone formats the number of a ticket; 0: none.
+func ticketOrNone(ticket uint64) string {
+	if ticket == 0 {
+		return "-"
+	}
+	return strconv.FormatUint(ticket, 10)
 }
 
 // orAny formats the index of a device; below 0: any of several.

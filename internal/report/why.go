@@ -169,11 +169,15 @@ func adviceFor(s figures.Snapshot, t figures.TicketState) string {
 				s.Called(d.Index), d.Free.Human(), d.Index, t.Ticket)
 		}
 	}
+	reason := t.Reason
+	if t.Kept > 0 {
+		reason = ""
+	}
 	what := map[string]string{
 		"device_full": "it goes on when the holders that it names free memory: ask their users, ",
 		"shared_full": "it goes on when the programs that share its budget free memory: end one of them, ",
 		"slots":       "it goes on when a holder that it names ends: ask its user, ",
-	}[t.Reason]
+	}[reason]
 	if what == "" {
 		what = "it goes on when those before it have been served: `gpuarb queue` lists them, "
 	}
