@@ -10,20 +10,42 @@ import (
 // This file makes the accounts of jobs for the history, from the sums that integrate.go keeps. The daemon fetches them, and end.go and refuse.go
 // record the ends of jobs.
 
-// Accounts returns the accounts of all jobs that have started and not ended.
+// Accounts returns the accounts of all jobs that have started and not ended. It looks at what their leases use, and whether they do
+// anything: the daemon calls it once a second.
 func (a *Arbiter) Accounts(now time.Time) []JobAccount {
 	accounts := make([]JobAccount, 0, len(a.jobs))
 	for _, j := range a.jobs {
-		if !j.pending && !j.recorded {
-			for _, s := range j.sessions {
-				for _, l := range s.leases {
-					a.readUsage(l)
-				}
-			}
-			accounts = append(accounts, a.accountOf(now, j))
+		if j.pending || j.recorded {
+			continue
 		}
+		for _, s := range j.sessions {
+			for _, l := range s.leases {
+				a.readUsage(l)
+				l.noteCalls(now)
+			}
+		}
+		for _, u := range j.used {
+			a.countIdle(now, j, u)
+		}
+		accounts = append(accounts, a.accountOf(now, j))
 	}
 	return accounts
+}
+
+// countIdle counts the time since the last look as idle, as far as the job held memory on the device and none of its processes did anything
+// there.
+func (a *Arbiter) countIdle(now time.Time, j *job, u *jobUse) {
+	idle := now.Sub(u.looked)
+	if u.looked.IsZero() || u.meter.Now.Held == 0 {
+		idle = 0
+	}
+	u.looked = now
+	for l := range j.leasesOn(u.device) {
+		if l.session.alive() {
+			idle = min(idle, l.unused(now))
+		}
+	}
+	u.idle += max(idle, 0)
 }
 
 // HasPastJobs reports whether PastJobs would return accounts.
@@ -92,7 +114,7 @@ func (a *Arbiter) accountOf(now time.Time, j *job) JobAccount {
 	}
 	for _, u := range j.used {
 		account.Devices = append(account.Devices, DeviceAccount{Device: u.device.Index, UUID: u.device.UUID, Sums: u.meter.At(now), Held: u.meter.Now.Held,
-			Peak: u.max, Waits: u.waits, Waited: u.waited, Refused: u.refused})
+			Peak: u.max, Waits: u.waits, Waited: u.waited, Refused: u.refused, Idle: u.idle})
 	}
 	return account
 }

@@ -214,8 +214,10 @@ type jobUse struct {
 	waits    uint64
 	waited   time.Duration
 	refused  uint64
-	overhead peak // bytes beyond allocations that the device showed
-	assumed  peak // the same, with the expected cost of contexts that it has not shown yet
+	overhead peak          // bytes beyond allocations that the device showed
+	assumed  peak          // the same, with the expected cost of contexts that it has not shown yet
+	idle     time.Duration // time in which memory was held and nothing was done
+	looked   time.Time     // time up to which idle counts
 }
 
 // session is one client process.

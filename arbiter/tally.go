@@ -72,6 +72,7 @@ type DeviceAccount struct {
 	Waits   uint64
 	Waited  time.Duration
 	Refused uint64
+	Idle    time.Duration // time in which memory was held and nothing was done
 }
 
 // Exit is the end of the command of a job, as its `gpuarb run` reports it.

@@ -5,11 +5,14 @@ package archive
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/archive/rows"
@@ -163,6 +166,35 @@ func TestUnusableFile(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestOldVersion checks that a file of each older version is brought to this one, with its rows.
+func TestOldVersion(t *testing.T) {
+	for version := 1; version < len(steps); version++ {
+		folder := t.TempDir()
+		path := filepath.Join(folder, rows.FileName)
+		db, err := sql.Open("sqlite", "file:"+path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range append(slices.Clone(steps[:version]), fmt.Sprintf("PRAGMA user_version = %d", version), "INSERT INTO texts VALUES (1, 'old')") {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = db.Close()
+		s := opened(t, folder)
+		var is int
+		var text string
+		err = errors.Join(s.read.QueryRow("PRAGMA user_version").Scan(&is), s.read.QueryRow("SELECT text FROM texts").Scan(&text))
+		if err != nil || is != len(steps) || text != "old" {
+			t.Errorf("a file of version %d has version %d and the text %q, %v", version, is, text, err)
+		}
+		if err := s.writeBatch("d", &rows.Batch{AtMs: 10_000, Jobs: []rows.Job{job(1, "ann", 0, 10, gib)}}); err != nil {
+			t.Error(err)
+		}
+		_ = s.close()
 	}
 }
 

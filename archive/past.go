@@ -21,12 +21,13 @@ func (s *store) jobs(ctx context.Context, who reader, q rows.Question, nowMs int
 		args = append(args, value)
 		where += condition
 	}
+	const ended = " AND j.ended > 0 AND (j.peak > 0 OR j.lacked > 0) AND j.uid = ?5"
 	switch {
 	case q.Want == rows.WantPeaks && q.Name == "":
-		bind(" AND j.ended > 0 AND j.peak > 0 AND j.uid = ?5 AND j.program = (SELECT id FROM texts WHERE text = ?6)", who.uid)
-		args = append(args, q.Program)
+		bind(ended+" AND j.program IN (SELECT id FROM texts WHERE text IN (?6, ?7))", who.uid)
+		args = append(args, q.Program, rows.Hidden(q.Program))
 	case q.Want == rows.WantPeaks:
-		bind(" AND j.ended > 0 AND j.peak > 0 AND j.uid = ?5 AND j.name = (SELECT id FROM texts WHERE text = ?6)", who.uid)
+		bind(ended+" AND j.name = (SELECT id FROM texts WHERE text = ?6)", who.uid)
 		args = append(args, q.Name)
 	case q.Job != 0:
 		bind(" AND j.job = ?5", stored(q.Job))

@@ -36,4 +36,5 @@ var steps = []string{
 		minute INTEGER NOT NULL, device INTEGER NOT NULL,
 		used INTEGER NOT NULL, reserved INTEGER NOT NULL, grantable INTEGER NOT NULL, unmanaged INTEGER NOT NULL, total INTEGER NOT NULL,
 		PRIMARY KEY (minute, device)) WITHOUT ROWID;`,
+	`CREATE INDEX jobs_seen ON jobs (seen)`, // for the latest jobs, and the oldest
 }

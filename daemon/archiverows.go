@@ -32,7 +32,7 @@ func rowOf(a *arbiter.JobAccount, namesOnly bool) rows.Job {
 		j.Group = p.Groups[0]
 	}
 	if namesOnly {
-		j.Command = figures.ProgramOf(a.Command)
+		j.Command, j.Program = figures.ProgramOf(a.Command), rows.Hidden(j.Program)
 	}
 	if len(a.Reasons) > 0 {
 		j.Reasons = make(map[string]uint64, len(a.Reasons))
@@ -69,7 +69,7 @@ func usesOf(a *arbiter.JobAccount) []rows.Use {
 	none := rows.Use{Device: rows.NoDevice, Waits: a.Waits, WaitedMs: a.Waited.Milliseconds(), Refused: a.Refused}
 	for _, d := range a.Devices {
 		u := rows.Use{Device: accounting.IndexNumber(d.Device), UUID: d.UUID, Held: d.Sums.Held, Granted: d.Sums.Granted, Reserved: d.Sums.Reserved, Committed: d.Sums.Committed,
-			Now: uint64(d.Held), Peak: uint64(d.Peak), Waits: d.Waits, WaitedMs: d.Waited.Milliseconds(), Refused: d.Refused}
+			Now: uint64(d.Held), Peak: uint64(d.Peak), Waits: d.Waits, WaitedMs: d.Waited.Milliseconds(), Refused: d.Refused, IdleMs: d.Idle.Milliseconds()}
 		none.Waits, none.WaitedMs, none.Refused = none.Waits-u.Waits, none.WaitedMs-u.WaitedMs, none.Refused-u.Refused
 		uses = append(uses, u)
 	}

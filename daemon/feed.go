@@ -38,6 +38,7 @@ type feed struct {
 	awaits  bool     // the last batch is not answered
 	sentAt  time.Time
 	trouble string // why nothing is written; "": it is
+	down    bool   // because there is no process
 	lost    int    // number of rows that did not find room
 	sent    int    // number of minutes in the last batch
 }
@@ -129,7 +130,14 @@ func (f *feed) disconnect() {
 func (f *feed) failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.trouble = err.Error()
+	f.trouble, f.down = err.Error(), true
+}
+
+// state returns why nothing is written; "": it is.
+func (f *feed) state() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.trouble
 }
 
 // answered handles an answer of the process. changed: nothing could be written until now, or from now on. text says why it cannot; "": it
@@ -137,9 +145,13 @@ func (f *feed) failed(err error) {
 func (f *feed) answered(a rows.Answer) (text string, changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if a.Number == 0 && a.Error == "" {
-		return "", false // a heartbeat
+	if a.Number == 0 && a.Error == "" { // a heartbeat
+		if f.down {
+			f.down, f.trouble = false, ""
+		}
+		return "", false
 	}
+	f.down = false
 	f.awaits = false
 	changed = f.trouble != a.Error
 	if f.trouble = a.Error; a.Error != "" {

@@ -60,8 +60,21 @@ func (d *Daemon) snapshot() figures.Snapshot {
 	s.Arrange()
 	s.Stats.Malformed = d.malformed.Load()
 	s.Version = version.Version
+	s.History = d.historyState()
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
 	return s
+}
+
+// historyState returns whether the history is kept.
+func (d *Daemon) historyState() figures.HistoryState {
+	is := figures.HistoryState{State: figures.HistoryKept, Folder: d.paths.history, Problem: d.feed.state()}
+	if is.Problem != "" {
+		is.State = figures.HistoryFailing
+	}
+	if d.config.Load().History.Kept == config.HistoryNone {
+		is = figures.HistoryState{State: figures.HistoryNone}
+	}
+	return is
 }
 
 // underLock makes a snapshot with the lock held.

@@ -1,6 +1,8 @@
 package rows
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +12,17 @@ import (
 
 // interpreters are programs that run a script. A version may follow the name, as in python3.12.
 var interpreters = []string{"python", "pypy", "perl", "ruby", "node", "bash", "sh", "dash", "zsh", "julia", "Rscript", "lua", "java", "torchrun"}
+
+// Hidden returns a program as a store has it that must not tell scripts and modules: the name of the executable, and a number that two equal
+// programs share.
+func Hidden(program string) string {
+	name, _, more := strings.Cut(program, " ")
+	if !more {
+		return name
+	}
+	sum := sha256.Sum256([]byte(program))
+	return name + " #" + hex.EncodeToString(sum[:4])
+}
 
 // ProgramOf returns what repeated runs of a command have in common: the name of the executable, for an interpreter with its script or
 // module.

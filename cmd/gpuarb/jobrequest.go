@@ -48,7 +48,7 @@ type jobOptions struct {
 
 // addTo adds the flags that run and claim share.
 func (o *jobOptions) addTo(flags *pflag.FlagSet) {
-	flags.StringVar(&o.memory, "memory", "", "the budget on each device; never more than the rules give")
+	flags.StringVar(&o.memory, "memory", "", "the budget on each device; never more than the rules give; run takes auto: what earlier runs needed (gpuarb help suggest)")
 	flags.StringVar(&o.min, "min", "", "of that, what is reserved from the start")
 	flags.IntVar(&o.streams, "streams", 0, "the most streams of each process on each device")
 	flags.StringVar(&o.prefer, "prefer", "", "which devices to try first, as 2,0; implies --device any")

@@ -33,7 +33,7 @@ var printed = map[string]reflect.Type{
 	"doctor": reflect.TypeFor[[]doctor.Finding](), "config check": reflect.TypeFor[checkResult](), "config diff": reflect.TypeFor[[]difference](), "plan": reflect.TypeFor[nowPlan](),
 	"plan --min": reflect.TypeFor[reservationPlan](), "plan --streams": reflect.TypeFor[plan](),
 	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
-	"report": reflect.TypeFor[[]report.Total](), "history": reflect.TypeFor[[]report.EndedJob](),
+	"report": reflect.TypeFor[[]report.Total](), "history": reflect.TypeFor[[]report.EndedJob](), "suggest": reflect.TypeFor[need](),
 }
 
 // withoutJSON lists the commands that print no data, with the reason of each.

@@ -46,6 +46,7 @@ func ownSections() []manual.Section {
 			{Word: "69", Meaning: "No daemon answers, or there is no GPU."},
 			{Word: "75", Meaning: "Busy, and the command was told not to wait; or the request was cancelled."},
 			{Word: "78", Meaning: "The configuration has mistakes; each is printed with file and line."},
+			{Word: "125", Meaning: "`suggest` knows no earlier run of the command."},
 		}},
 		{Title: "ENVIRONMENT", Items: []manual.Item{
 			{Word: "GPUARB_SOCKET", Meaning: "The daemon's socket, where `--socket` is not given."},
@@ -61,6 +62,8 @@ func ownSections() []manual.Section {
 			{Word: "/gpu", Meaning: "The daemon's state, as files: `gpuarb-files`(5)."},
 			{Word: "/run/gpuarb/gpuarb.sock", Meaning: "The socket of the machine's daemon."},
 			{Word: "/run/gpuarb/client", Meaning: "The folder that containers are given: it holds the same socket, and nothing else."},
+			{Word: "/run/gpuarb/history.sock", Meaning: "The socket at which the history of jobs is read."},
+			{Word: "/var/lib/gpuarb/history", Meaning: "The history of jobs."},
 			{Word: "$XDG_RUNTIME_DIR/gpuarb/gpuarb.sock", Meaning: "That of a user's own, which is asked first."},
 		}},
 	}

@@ -113,6 +113,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.limitCommand(),
 		a.reportCommand(),
 		a.historyCommand(),
+		a.suggestCommand(),
 		a.doctorCommand(),
 		a.planCommand(),
 		a.enableCommand(),

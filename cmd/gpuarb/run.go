@@ -112,6 +112,9 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	if err := a.checkEnvironment(); err != nil {
 		return err
 	}
+	if err := a.setMemory(options, args); err != nil {
+		return err
+	}
 	if around, inside := a.enclosingJob(); inside {
 		return a.runInJob(around, flags, options, program, args, err)
 	}

@@ -31,6 +31,7 @@ type Snapshot struct {
 	TimeUnixNano int64          `json:"time_unix_ns"`
 	Version      string         `json:"version"`
 	Config       ConfigState    `json:"config"`
+	History      HistoryState   `json:"history"`
 	Devices      []DeviceState  `json:"devices"`
 	Leases       []LeaseState   `json:"leases"`
 	Processes    []ProcessState `json:"processes"`
@@ -53,6 +54,20 @@ type ConfigState struct {
 	// force.
 	Mistakes string `json:"mistakes,omitempty"`
 }
+
+// HistoryState says whether the history of jobs is kept.
+type HistoryState struct {
+	State   string `json:"state"`   // one of the words below; "": the daemon is of an older version
+	Folder  string `json:"folder"`  // folder of the store
+	Problem string `json:"problem"` // why nothing is written at present; "": it is
+}
+
+// Words for HistoryState.State.
+const (
+	HistoryKept    = "kept"
+	HistoryNone    = "none"    // the configuration turns it off
+	HistoryFailing = "failing" // nothing can be written at present
+)
 
 // DeviceState is a device. All memory is in bytes.
 type DeviceState struct {

@@ -21,6 +21,7 @@ func (d *Doctor) Examine() []Finding {
 	d.checkDaemon()
 	d.checkVersions()
 	d.checkConfig()
+	d.checkHistory()
 	d.checkShim()
 	d.checkDevices()
 	d.checkQueries()
@@ -80,6 +81,22 @@ func (d *Doctor) checkConfig() {
 	}
 	if text, advice := report.ConfigMistakes(d.state.Config); text != "" {
 		d.add("config", Wrong, advice, "%s", strings.ReplaceAll(strings.Replace(text, ":\n", ": ", 1), "\n", "; "))
+	}
+}
+
+// checkHistory reports whether the history of jobs is kept.
+func (d *Doctor) checkHistory() {
+	if d.state == nil {
+		return
+	}
+	switch h := d.state.History; h.State {
+	case figures.HistoryKept:
+		d.add("history", Fine, "", "the history of jobs is kept in %s", h.Folder)
+	case figures.HistoryNone:
+		d.add("history", Fine, "", "no history of jobs is kept (history = \"none\")")
+	case figures.HistoryFailing:
+		d.add("history", Wrong, "make room on the disk of that folder, or let the user gpuarb-history into it; rows wait in the daemon's memory meanwhile",
+			"the history of jobs cannot be written in %s: %s", h.Folder, h.Problem)
 	}
 }
 

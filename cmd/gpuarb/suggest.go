@@ -1,0 +1,168 @@
+package main
+
+// This file has `gpuarb suggest` and the value auto of `gpuarb run --memory`: what a command needs, by what its earlier runs used. past.go asks
+// the history.
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/archive/rows"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
+	"github.com/spf13/cobra"
+)
+
+const (
+	// memoryAuto is the value of --memory for what earlier runs needed.
+	memoryAuto = "auto"
+	// suggestRuns is the number of earlier runs that count: the latest.
+	suggestRuns = 20
+	// suggestStep is what a suggestion is a multiple of.
+	suggestStep accounting.Bytes = 64 << 20
+)
+
+// need is what a command needs, by its earlier runs.
+type need struct {
+	Program string           `json:"program"`
+	Name    *string          `json:"name"`
+	Runs    int              `json:"runs"`
+	Peak    accounting.Bytes `json:"peak_bytes"`    // largest of all runs
+	Refused accounting.Bytes `json:"refused_bytes"` // request that the run with the largest need was refused, in addition to its peak; 0: none
+	Memory  accounting.Bytes `json:"memory_bytes"`
+	Last    string           `json:"last"` // when the latest of the runs began
+}
+
+func (a *app) suggestCommand() *cobra.Command {
+	var name string
+	command := a.jsonFlag(&cobra.Command{
+		Use:   "suggest [--name NAME] [--] [COMMAND [ARGUMENT…]]",
+		Short: "say how much memory a command needs, by what its earlier runs used",
+		Long: `Says how much memory a command needs: the largest peak of its last 20 runs, plus a tenth, up to the next 64 MiB. A run that was
+refused memory counts what it asked for on top of its peak. Your own runs count that have ended, with or without gpuarb run.
+Runs of one command are those of one executable, for an interpreter with its script, or those of a --name. The
+arguments do not count.
+
+The amount goes to stdout, so that gpuarb run --memory "$(gpuarb suggest -- COMMAND)" takes it. gpuarb run --memory auto does
+the same. Without an earlier run it fails with 125.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 && name == "" {
+				return fmt.Errorf("no command was given: gpuarb suggest -- COMMAND, or gpuarb suggest --name NAME")
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			n, err := a.needOf(name, args)
+			if err != nil {
+				return err
+			}
+			if !a.json {
+				a.say("%s", n.reason())
+			}
+			return a.show(n, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, n.size())
+				return err
+			})
+		},
+	})
+	command.Flags().SetInterspersed(false) // arguments after COMMAND belong to the command
+	command.Flags().StringVar(&name, "name", "", "the runs of this name; without any, those of COMMAND")
+	return command
+}
+
+// size returns the suggestion as a value of --memory.
+func (n *need) size() string { return strconv.FormatUint(uint64(n.Memory>>20), 10) + "MiB" }
+
+// reason says in one line how a suggestion was found.
+func (n *need) reason() string {
+	runs := "the last run"
+	if n.Runs > 1 {
+		runs = fmt.Sprintf("the last %d runs", n.Runs)
+	}
+	of := n.Program
+	if n.Name != nil {
+		of = *n.Name
+	}
+	text := fmt.Sprintf("%s of %s used at most %s on a device", runs, report.Escape(of), n.Peak.Human())
+	if n.Refused > 0 {
+		text += fmt.Sprintf("; one was refused %s more", n.Refused.Human())
+	}
+	return fmt.Sprintf("%s; with a tenth in addition: %s", text, n.Memory.Human())
+}
+
+// needOf returns what a command needs. The runs of a name count first. The error has the exit code 125 if there was no run.
+func (a *app) needOf(name string, args []string) (n need, err error) {
+	n.Program = rows.ProgramOf(strings.Join(args, " "))
+	n.Name = report.Unless(name, "")
+	var runs []rows.Past
+	q := rows.Question{Want: rows.WantPeaks, Limit: suggestRuns, Name: name, Program: n.Program}
+	each := func(l rows.Line) { runs = append(runs, *l.Past) }
+	if err = a.askPast(q, each); err == nil && len(runs) == 0 && name != "" && n.Program != "" {
+		n.Name, q.Name = nil, ""
+		err = a.askPast(q, each)
+	}
+	if err != nil {
+		return n, fail(exitRunFailed, "what the command needs is not known: %w", err)
+	}
+	if len(runs) == 0 {
+		begin := "run it once without --memory auto, with room to spare: gpuarb run -- " + cmp.Or(strings.Join(args, " "), "COMMAND")
+		if name != "" {
+			begin = "run it once without --memory auto, with room to spare: gpuarb run --name " + name + " -- " + cmp.Or(strings.Join(args, " "), "COMMAND")
+		}
+		return n, fail(exitRunFailed, "the history has no run of %s by you that used GPU memory and has ended; %s", cmp.Or(n.Program, name), begin)
+	}
+	largest, err := a.largestDevice()
+	if err != nil {
+		return n, err
+	}
+	n.count(runs, largest)
+	return n, nil
+}
+
+// count computes the suggestion from earlier runs, the latest first. It is at most what the largest device has.
+func (n *need) count(runs []rows.Past, largest accounting.Bytes) {
+	n.Runs, n.Last = len(runs), time.UnixMilli(runs[0].BeganMs).UTC().Format(time.RFC3339)
+	var most accounting.Bytes
+	for _, r := range runs {
+		peak, lacked := accounting.Bytes(r.Peak), accounting.Bytes(r.LackedBy)
+		n.Peak = max(n.Peak, peak)
+		if sum := peak.Plus(lacked); sum > most {
+			most, n.Refused = sum, lacked
+		}
+	}
+	n.Memory = most.Plus((most + 9) / 10)
+	n.Memory = (n.Memory + suggestStep - 1) / suggestStep * suggestStep
+	if largest > 0 {
+		n.Memory = min(n.Memory, largest)
+	}
+}
+
+// largestDevice returns the memory of the largest GPU; 0: there is none.
+func (a *app) largestDevice() (most accounting.Bytes, err error) {
+	snapshot, err := a.snapshot()
+	for _, d := range figures.GPUs(snapshot.Devices) {
+		most = max(most, d.Total)
+	}
+	return most, err
+}
+
+// setMemory replaces --memory auto by what the command needs, and says so.
+func (a *app) setMemory(options *jobOptions, args []string) error {
+	if options.memory != memoryAuto {
+		return nil
+	}
+	n, err := a.needOf(options.name, args)
+	if err != nil {
+		return fail(exitRunFailed, "--memory auto: %w", err)
+	}
+	options.memory = n.size()
+	if !a.quiet() {
+		a.say("--memory auto: %s", n.reason())
+	}
+	return nil
+}
