@@ -32,7 +32,7 @@ type jobKey struct {
 	job    uint64
 }
 
-// openJob is what is known of a job that was written and has not ended.
+// openJob has the last row of a job that has not ended.
 type openJob struct {
 	row    int64
 	seenMs int64

@@ -23,11 +23,11 @@ const (
 	memoryAuto = "auto"
 	// suggestRuns is the number of earlier runs that count: the latest.
 	suggestRuns = 20
-	// suggestStep is what a suggestion is a multiple of.
+	// suggestStep is the step of suggestions: each is a multiple of it.
 	suggestStep accounting.Bytes = 64 << 20
 )
 
-// need is what a command needs, by its earlier runs.
+// need is a suggestion, with the runs that it comes from.
 type need struct {
 	Program string           `json:"program"`
 	Name    *string          `json:"name"`
