@@ -46,6 +46,7 @@ mangohud                  /usr/share/vulkan/implicit_layer.d/MangoHud*.json test
 xvfb                      Xvfb                                   test
 chromium                  chromium                               test
 curl                      curl                                   test
+jq                        jq                                     test
 strace                    strace                                 test
 tmux                      tmux                                   test
 bash-completion           /usr/share/bash-completion/bash_completion test
