@@ -200,7 +200,7 @@ func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
 		return errors.New("--wait and not to wait exclude each other")
 	}
 	if o.firstRefused && o.noWait {
-		return errors.New("--refuse-first: with --no-wait every request without room is refused, not the first alone")
+		return errors.New("--refuse-first: with --no-wait each request without room is refused; leave out one of the two")
 	}
 	for flag, set := range map[uint32]bool{
 		ipc.JobPerProcess: o.perProcess, ipc.JobExclusive: o.exclusive, ipc.JobWait: o.wait.text != "", ipc.JobNoWait: o.noWait,

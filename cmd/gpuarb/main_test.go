@@ -445,6 +445,7 @@ func TestExitCodes(t *testing.T) {
 		{"run: too large for this one", daemon, "run --memory 9G --device 0 true", 125, "--memory: 9GiB is more than device 0 (Card A) has: 8 GiB; ask for less, or for a share such as 50%"},
 		{"run: waits for too long", daemon, "run --wait=3000000000 true", 125, `invalid argument "3000000000" for "--wait" flag: "3000000000" is too long: write less than 2147483647 seconds, or max; see ` + "`gpuarb run --help`"},
 		{"run: waits and not", daemon, "run --wait --no-wait true", 125, "--wait and not to wait exclude each other"},
+		{"run: refuses first, and all", daemon, "run --refuse-first --no-wait true", 125, "--refuse-first: with --no-wait each request without room is refused; leave out one of the two"},
 		{"run: bad duration", daemon, "run --wait=soon true", 125, "invalid argument \"soon\" for \"--wait\" flag: \"soon\" is no duration; write 90s, 10m, 2h or max; see `gpuarb run --help`"},
 		{"run: more reserved than allowed", daemon, "run --memory 1G --min 2G true", 125, "--min: 2G is more than the budget, --memory 1G"},
 		{"run: more reserved than there is", daemon, "run --min 17G true", 125, "--min: 17GiB is more than device 1 (Card B), the largest here, has: 16 GiB; ask for less, or for a share such as 50%"},

@@ -7,8 +7,8 @@
 #include "core/os.h"
 
 // Names of their files, without the prefix "lib", and of their Python packages. numba is recognised
-// by llvmlite, which it loads. This interface is asked only in programs that use CUDA, so that
-// llvmlite in other programs is no allocator of device memory.
+// by llvmlite, which it loads. Only programs that use CUDA get here, so that llvmlite alone does
+// not count.
 static const char *const allocators[] = {"c10_cuda", "cupy", "llvmlite", "jaxlib", "tensorflow"};
 
 #define ALLOCATORS (sizeof allocators / sizeof allocators[0])

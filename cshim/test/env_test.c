@@ -101,6 +101,16 @@ static void arbitration(void) {
     setenv("GPUARB_SLOT_SCOPE", "threads", 1);
     ga_env_read(&env);
     CHECK(env.hello.on_full == 0 && env.hello.slot_scope == 0);
+    CHECK(env.refuse_first == GA_FIRST_BY_RULE);
+    setenv("GPUARB_REFUSE_FIRST", "1", 1);
+    ga_env_read(&env);
+    CHECK(env.refuse_first == GA_FIRST_REFUSED);
+    setenv("GPUARB_REFUSE_FIRST", "0", 1);
+    ga_env_read(&env);
+    CHECK(env.refuse_first == GA_FIRST_WAITS);
+    setenv("GPUARB_REFUSE_FIRST", "", 1);
+    ga_env_read(&env);
+    CHECK(env.refuse_first == GA_FIRST_BY_RULE);
 }
 
 static bool is_pending(int sig) {

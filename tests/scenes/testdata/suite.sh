@@ -2,8 +2,8 @@
 # shellcheck shell=bash disable=SC2154,SC2164 # $scene and the functions are scene_test.go's, as is set -e
 #
 # A suite of 40 GPU tests runs in the ways of the table in docs/admin/ci.md. The tests use numba, whose allocator keeps freed
-# memory. $ways says which: once, the recommended ways, one process a test with ten tests; workers and processes, a
-# recommended way ten times; others, the other ways of the table once.
+# memory. $ways says which: once, the recommended ways, one process a test with ten tests; workers and processes, the
+# recommended ways with xdist's workers or with a process a test, ten times each; others, the other ways of the table once.
 #
 # For each way it prints a row: seconds of the slowest run, tests that passed and failed in all runs, the command.
 daemon "$scene/log" gpuarbd --mount none --debug
@@ -60,22 +60,26 @@ passes() {
 }
 
 workers="gpuarb run --per-process --memory 2G --wait -- pytest -n8 test_gpu.py"
+reserved="gpuarb run --per-process --min 2G --wait -- pytest -n3 test_gpu.py"
 each='xargs -P8 -I{} gpuarb run --min 2G --wait -- pytest "test_gpu.py::test_gpu[{}]"'
 case $ways in
 once)
     passes 1 40 "$workers"
+    passes 1 40 "$reserved"
     passes 1 10 "seq 0 9 | $each"
     ;;
-workers) passes 10 40 "$workers" ;;
+workers)
+    passes 10 40 "$workers"
+    passes 10 40 "$reserved"
+    ;;
 processes) passes 10 40 "seq 0 39 | $each" ;;
 others)
     way 1 "pytest -n1 test_gpu.py"
     way 1 "pytest -n8 test_gpu.py"
     way 1 "gpuarb run --wait -- pytest -n1 test_gpu.py"
-    way 1 "gpuarb run --wait -- pytest -n8 test_gpu.py"
-    way 1 "gpuarb run --memory 2G --wait -- pytest -n8 test_gpu.py"
+    way 1 "gpuarb run --wait=20s -- pytest -n8 test_gpu.py"
+    way 1 "gpuarb run --memory 2G --wait=20s -- pytest -n8 test_gpu.py"
     way 1 "gpuarb run --per-process --memory 2G -- pytest -n8 test_gpu.py"
-    way 1 "gpuarb run --per-process --memory 2G --wait --refuse-first=false -- pytest -n8 test_gpu.py"
-    way 1 "gpuarb run --per-process --min 2G --wait -- pytest -n3 test_gpu.py"
+    way 1 "gpuarb run --per-process --memory 2G --wait=20s --refuse-first=false -- pytest -n8 test_gpu.py"
     ;;
 esac
