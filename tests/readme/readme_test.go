@@ -71,6 +71,7 @@ var differing = []struct {
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "TIME"},
 	{regexp.MustCompile(`\b\d+s\b`), "…s"},
+	{regexp.MustCompile(`(: ffmpeg -nostdin).*…$`), "$1 …"}, // the width of the PID says where a command is cut
 }
 
 // normal makes printed lines comparable: it joins runs of blanks, replaces masked
