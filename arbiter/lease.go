@@ -175,7 +175,7 @@ func (a *Arbiter) moveManagedAway(l *lease, n accounting.Bytes) {
 
 // touch notes that a client asked for something or freed something.
 func (a *Arbiter) touch(now time.Time, l *lease) {
-	l.touched = now
+	l.touched, l.noted = now, notNoted
 	if j := l.session.job; len(j.tickets) > 0 {
 		j.lastActive = now
 	}

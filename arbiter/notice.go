@@ -39,12 +39,13 @@ type queueView struct {
 	held      map[*limit]topHolders        // holders of bytes at a limit
 	states    map[*limit]string            // holdersState of a limit
 	reserved  map[*device]accounting.Bytes // allReserved of a device
+	rooms     map[*device]string           // text with the free memory of a device
 }
 
 // viewQueue counts the positions of all waiting requests.
 func (a *Arbiter) viewQueue(now time.Time) *queueView {
 	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]topHolders), states: make(map[*limit]string),
-		reserved: make(map[*device]accounting.Bytes)}
+		reserved: make(map[*device]accounting.Bytes), rooms: make(map[*device]string)}
 	before := make(map[*limit]int)
 	for _, t := range a.queue {
 		m.positions[t] = before[t.narrowestLimit()] + 1
@@ -100,7 +101,9 @@ func (m *queueView) notice(t *ticket) Notice {
 func (m *queueView) toClient(t *ticket) Notice {
 	n := m.notice(t)
 	if d := m.elsewhere(t); d != nil {
-		n.Text += "; " + fmt.Sprintf(wording.RoomElsewhere, d, m.a.free(m.now, d).Human(), d.Index)
+		n.Text += "; " + memoized(m.rooms, d, func(d *device) string {
+			return fmt.Sprintf(wording.RoomElsewhere, d, m.a.free(m.now, d).Human(), d.Index)
+		})
 	}
 	return n
 }

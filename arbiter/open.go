@@ -71,7 +71,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *lease {
 	a.lastLease++
 	w.Opened(a.lastLease)
-	l := &lease{id: a.lastLease, word: w, session: s, device: d, opened: now, scope: a.scopeOf(s, d), touched: now, outside: !s.job.uses(d)}
+	l := &lease{id: a.lastLease, word: w, session: s, device: d, opened: now, scope: a.scopeOf(s, d), touched: now, noted: notNoted, outside: !s.job.uses(d)}
 	if err := a.ledger.OpenLease(l, s.budget, d.Index, s.Streams().Max); err != nil {
 		panic("arbiter: " + err.Error()) // the ledger has every device
 	}

@@ -275,12 +275,15 @@ type lease struct {
 	announced    bool             // EventExcess was recorded
 	reported     accounting.Bytes // bytes granted at the last EventGranted
 	touched      time.Time        // when the process was last seen to use the device, or the lease lost its slot
-	noted        accounting.Bytes // bytes used when use.go last saw a call
+	noted        accounting.Bytes // bytes used at the last noteCalls; notNoted: a request came after it
 	util         *int             // share of the device's processors that the process used of late, in percent; nil: the device does not tell
 	admitted     uint64
 	denied       uint64
 	atMax        uint64
 }
+
+// notNoted is the value of lease.noted after a request, which may change the used bytes.
+const notNoted = accounting.Max
 
 // limit is a limit on one device at which requests wait.
 type limit struct {

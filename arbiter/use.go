@@ -11,9 +11,10 @@ func (l *lease) noteCalls(now time.Time) {
 	if !l.session.alive() || l.lost {
 		return
 	}
-	if l.word.Called() || l.lastUsed != l.noted {
-		l.touched, l.noted = now, l.lastUsed
+	if l.word.Called() || l.noted != notNoted && l.noted != l.lastUsed {
+		l.touched = now
 	}
+	l.noted = l.lastUsed
 }
 
 // percents has all values of utilisation, so that leases can share them.
