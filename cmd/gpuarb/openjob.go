@@ -1,85 +1,20 @@
 package main
 
 // This file opens a job and waits until it is served. run.go calls it directly, claim.go by way of
-// a keeper. While the job waits, it prints a line for each change, and a signal ends the wait.
+// a keeper. While the job waits, waitlines.go prints lines, and a signal ends the wait.
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/cmd/gpuarb/spawn"
 	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
 	"golang.org/x/sys/unix"
 )
-
-// waitReporter prints on stderr how the wait of a request goes: a line for each change, and a line
-// when the request is served.
-type waitReporter struct {
-	*app
-	who   string // name of the job in messages; "": the claim of a shell
-	said  string // latest line
-	since time.Time
-}
-
-// notice prints a notice of the daemon, if it differs from the latest line.
-func (w *waitReporter) notice(n ipc.WaitingReply) {
-	if w.said == "" {
-		w.since = time.Now().Add(-time.Duration(n.Waited) * time.Millisecond)
-	}
-	line := report.Escape(n.Text.String()) // what is waited for, the position, who holds it and since when
-	if line == "" {
-		line = fmt.Sprintf("waits, position %d", n.Position)
-	}
-	if line != w.said {
-		w.sayAbout("%s", line)
-	}
-	w.said = line
-}
-
-// served prints the end of the wait, if there was a wait.
-func (w *waitReporter) served(job ipc.JobOpenReply) {
-	if w.said == "" {
-		return
-	}
-	waited := max(time.Since(w.since), 0).Round(time.Second)
-	if job.Devices == 0 {
-		w.sayAbout("served after %v", waited)
-		return
-	}
-	w.sayAbout("served after %v: %s", waited, devicesOf(job))
-}
-
-// sayAbout prints a line on stderr that begins with the name of the job.
-func (w *waitReporter) sayAbout(format string, args ...any) {
-	if w.who != "" {
-		format, args = "%s: "+format, append([]any{report.Escape(w.who)}, args...)
-	}
-	w.say(format, args...)
-}
-
-// devicesOf names the devices of a job, such as "GPU 0,2".
-func devicesOf(job ipc.JobOpenReply) string {
-	if job.Devices == 1 && job.Device[0].Vendor == ipc.VendorCPU {
-		return accounting.DeviceName(int(job.Device[0].Index), true)
-	}
-	return "GPU " + indices(job)
-}
-
-// indices returns the indices of the devices of a job, such as "0,2".
-func indices(job ipc.JobOpenReply) string {
-	var list []string
-	for _, d := range job.Device[:job.Devices] {
-		list = append(list, fmt.Sprint(d.Index))
-	}
-	return strings.Join(list, ",")
-}
 
 // endsWait reports whether a signal ends the wait for a job. The other signals are for the program,
 // which has not started. A signal that was ignored when gpuarb was started ends no wait. nohup
@@ -98,7 +33,8 @@ func endsWait(sig os.Signal) bool {
 func (a *app) openJob(path, who string, request ipc.JobOpenRequest, caught <-chan os.Signal) (ipc.JobOpenReply, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	lines := &waitReporter{app: a, who: who}
+	lines := newWaitReporter(a, who)
+	defer lines.stop()
 	silent := time.AfterFunc(daemonTimeout, cancel) // until the first notice: a daemon that says nothing is stuck
 	defer silent.Stop()
 	var job ipc.JobOpenReply
@@ -115,13 +51,11 @@ func (a *app) openJob(path, who string, request ipc.JobOpenRequest, caught <-cha
 	if sig != nil {
 		cancel()
 		<-done
-		if lines.said != "" {
-			lines.sayAbout("%v: the place in the queue is given up", sig)
-		}
+		lines.givenUp(sig)
 		return job, &exitError{code: exitRunSignal + int(sig.(syscall.Signal))}
 	}
 	if err != nil {
-		return job, a.explainJob(path, lines.said, err)
+		return job, a.explainJob(path, lines.latest(), err)
 	}
 	lines.served(job)
 	return job, nil

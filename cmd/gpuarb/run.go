@@ -29,8 +29,9 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "run a program, and all that it starts, under one budget",
 		Long: `Runs COMMAND with its GPU memory and streams admitted by the daemon. Everything that
 it starts shares one budget. What it reserves (--min) and its slot are taken before it
-starts, which may wait: one line on stderr for each change says for what. With what it
-reserves comes the memory of one context on each device. Inside another
+starts, which may wait: lines on stderr say for what. On a terminal each change has a line; elsewhere
+there are the first, the last, and one a minute. With what it reserves comes the memory of one
+context on each device. Inside another
 job it joins that job and shares its budget, slot and devices; --memory and --streams
 then limit each of its programs further. Signals and
 the exit status are passed through: the exit code is the command's own, 128+n when

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuarb/gpuarb/ipc"
 	"golang.org/x/sys/unix"
@@ -29,8 +30,8 @@ var callers = regexp.MustCompile(`(?m)^gpuarb: (.*\S) \(PID [0-9]+\): `)
 // unaddressed returns the lines without the name of the job.
 func unaddressed(lines string) string { return callers.ReplaceAllString(lines, "gpuarb: ") }
 
-// TestWaitLines checks that each change of the wait prints a line, and its end another one. Without
-// a wait there is no line.
+// TestWaitLines checks that the begin and the end of a wait print a line each if stderr is no
+// terminal. Without a wait there is no line. tests/e2e/waitlines_test.go has the lines on a terminal.
 func TestWaitLines(t *testing.T) {
 	served := make(chan struct{})
 	close(served)
@@ -50,12 +51,23 @@ func TestWaitLines(t *testing.T) {
 		}
 		got.stderr = unaddressed(got.stderr)
 		want := "gpuarb: waits, 2: held by 42\n" +
-			"gpuarb: waits, 1: held by 42\n" +
-			"gpuarb: waits, 1: held by 7 (evil\\nname)\n" +
-			"gpuarb: waits, position 1\n" +
 			"gpuarb: served after 2s: GPU 1\n"
 		if got.code != 0 || got.stdout != "ran\n" || got.stderr != want {
 			t.Errorf("%q: code %d\n%v\nwant:\n%s", args, got.code, got, want)
+		}
+	}
+}
+
+// TestStillWaits checks the line that a wait prints once a minute: the time, and the latest state.
+func TestStillWaits(t *testing.T) {
+	begun := time.Now()
+	for said, want := range map[string]string{
+		"waits for 64 MiB on GPU 0: held by 7":                "after 3 min it still waits for 64 MiB on GPU 0: held by 7",
+		"the daemon at /s is gone; waits for it to come back": "the daemon at /s is gone; waits for it to come back (it has waited 3 min)",
+	} {
+		w := waitReporter{app: &app{}, said: said, since: begun}
+		if got := w.stillWaits(begun.Add(3*time.Minute + 20*time.Second)); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -351,8 +351,19 @@ void ga_os_shutdown(int socket) {
     CALL2(SYS_shutdown, socket, SHUT_RDWR);
 }
 
+#define MAJOR_OF_MEMORY 1 // of /dev/null and /dev/zero
+
 static bool stat_fd(int fd, struct stat *st) {
     return fd >= 0 && CALL2(SYS_fstat, fd, st) == 0;
+}
+
+bool ga_os_is_terminal(int fd) {
+    struct stat st = {0};
+    uint64_t device;
+    if (!stat_fd(fd, &st) || !S_ISCHR(st.st_mode))
+        return false;
+    device = (uint64_t)st.st_rdev >> 8 & 0xfff; // its major number
+    return device != MAJOR_OF_MEMORY;
 }
 
 bool ga_os_identify(int fd, struct ga_os_identity *id) {

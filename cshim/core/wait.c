@@ -8,22 +8,45 @@
 
 #define TICK_MS 100 // interval at which a waiting thread gives back unneeded memory
 
-// Reports to the user what is waited for: under gpuarb run each change, with a bare preload only
-// the first wait.
-static void report_wait(struct ga_root *root, const struct ga_reply *reply,
-                        uint8_t told[GA_TEXT_SIZE]) {
+#define LINE_EVERY_MS 60000 // time between two lines of a wait if stderr is not a terminal
+
+// What a waiting thread has told the user.
+struct told {
+    uint8_t text[GA_TEXT_SIZE]; // latest notice of the daemon; empty: none yet
+    bool printed;               // text was printed
+    uint64_t at_ms;             // when a line was last printed (ga_os_now_ms); 0: none was
+};
+
+// Prints the latest notice. With a bare preload only the first wait of the process is printed.
+static void print_wait(struct ga_root *root, struct told *told) {
+    if (root->env.in_job || atomic_exchange(&root->wait_reported, 1) == 0)
+        ga_log_user("%t", told->text);
+    told->printed = true;
+    told->at_ms = ga_os_now_ms();
+}
+
+// Reports to the user what is waited for. Under gpuarb run each change is printed on a terminal,
+// and elsewhere the first notice.
+static void report_wait(struct ga_root *root, const struct ga_reply *reply, struct told *told) {
     const uint8_t *text = reply->body.waiting.text;
     size_t i = 0;
     if (!ga_message_fits(reply, sizeof reply->body.waiting))
         return;
-    while (i < GA_TEXT_SIZE && text[i] == told[i] && text[i])
+    while (i < GA_TEXT_SIZE && text[i] == told->text[i] && text[i])
         i++;
-    if (i == GA_TEXT_SIZE || text[i] == told[i])
+    if (i == GA_TEXT_SIZE || text[i] == told->text[i])
         return;
-    ga_os_copy(told, text, GA_TEXT_SIZE);
-    if (root->env.in_job || atomic_exchange(&root->wait_reported, 1) == 0)
-        ga_log_user("%t", told);
-    ga_log("%t", told);
+    ga_os_copy(told->text, text, GA_TEXT_SIZE);
+    told->printed = false;
+    if (told->at_ms == 0 || ga_os_is_terminal(2))
+        print_wait(root, told);
+    ga_log("%t", told->text);
+}
+
+// Prints the latest notice again if a minute has passed, for logs that would be silent otherwise.
+static void repeat_wait(struct ga_root *root, struct told *told) {
+    if (root->env.in_job && ga_os_now_ms() - told->at_ms >= LINE_EVERY_MS && !ga_os_is_terminal(2))
+        print_wait(root, told);
 }
 
 static int receive(struct ga_connection *connection, const struct ga_request *request,
@@ -35,20 +58,25 @@ static int receive(struct ga_connection *connection, const struct ga_request *re
 static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_connection *connection,
                                const struct ga_request *request, struct ga_reply *reply, int error,
                                ga_wait_tick *tick) {
-    uint8_t told[GA_TEXT_SIZE] = {0};
+    struct told told = {0};
     bool given_up = false;
     for (uint32_t ticks = 1;; ticks++) {
-        if (error == 0 && reply->header.status != GA_STATUS_WAITING)
+        if (error == 0 && reply->header.status != GA_STATUS_WAITING) {
+            if (!told.printed && told.at_ms != 0) // the last notice says what was got
+                print_wait(root, &told);
             return 0;
+        }
         if (error == 0) {
             if (reply->fd >= 0)
                 ga_os_close(reply->fd);
             reply->waited = true;
-            report_wait(root, reply, told);
+            report_wait(root, reply, &told);
         } else if (error != -ETIMEDOUT || !reply->waited) {
             return error;
-        } else if (tick) {
-            tick(root, ticks);
+        } else {
+            if (tick)
+                tick(root, ticks);
+            repeat_wait(root, &told);
         }
         if (request->until_ms != 0 && !given_up && ga_os_now_ms() >= request->until_ms) {
             given_up = true;
