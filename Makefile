@@ -160,6 +160,8 @@ pictures: setup-test test-build ## draw docs/pictures again: screens of top from
 	@mkdir -p docs/pictures $(BUILD)/pictures
 	@GPUARB_TEST_PICTURES=$(abspath $(BUILD))/pictures $(GO) test -tags full ./tests/web -run TestFullLooks -count=1 -web.busy=4m
 	@cp $(BUILD)/pictures/light-1440.png docs/pictures/page.png
+	@cp $(BUILD)/pictures/dark-1440.png docs/pictures/page-dark.png
+	@cp $(BUILD)/pictures/light-360.png docs/pictures/page-narrow.png
 	@set -e; for screen in cmd/gpuarb/top/testdata/picture-*.txt; do \
 		name=$${screen##*/picture-}; $(GO) run ./tools/picture <$$screen >docs/pictures/$${name%.txt}.svg; done
 

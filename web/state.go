@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/internal/figures"
@@ -26,7 +27,7 @@ func stateJSON(s figures.Snapshot) ([]byte, error) {
 	for _, part := range []struct {
 		key   string
 		write func(io.Writer, figures.Snapshot) error
-	}{{"devices", report.DevicesJSON}, {"leases", report.LeasesJSON}, {"queue", report.QueueJSON}, {"jobs", report.Style{}.HoldersJSON}} {
+	}{{"devices", report.DevicesJSON}, {"leases", report.LeasesJSON}, {"queue", report.QueueJSON}, {"others", othersJSON}} {
 		fmt.Fprintf(&b, `,%q:`, part.key)
 		if err := part.write(&b, s); err != nil {
 			return nil, err
@@ -38,6 +39,16 @@ func stateJSON(s figures.Snapshot) ([]byte, error) {
 		return nil, err
 	}
 	return line.Bytes(), nil
+}
+
+// othersJSON writes who has something of a device without a lease there: programs without gpuarb, and
+// jobs with only a reservation or a claim. Rows of leases would make the state of many leases twice
+// as long.
+func othersJSON(w io.Writer, s figures.Snapshot) error {
+	rows := slices.DeleteFunc(report.Holders(s), func(h report.Holder) bool {
+		return h.Device == nil || len(h.Holds) == 0 || slices.Contains(h.Holds, "lease")
+	})
+	return json.NewEncoder(w).Encode(rows)
 }
 
 // downJSON returns the JSON that says why the daemon does not answer.

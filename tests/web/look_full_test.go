@@ -44,14 +44,12 @@ func (m machine) busy() {
 		time.Sleep(9 * time.Second)
 		p.Want("free x", "ok")
 	}
-	a.Want("alloc b 3G", "ok")
+	a.Want("alloc b 1G", "ok")
 	unmanaged := m.Interact(m.Command(m.Env(), program))
 	unmanaged.Want("alloc a 1G", "ok")
-	waits := m.Gpuarb("run", "--memory", "14G", "--min", "14G", "--device", "0", "--name", "sdxl", "--", "true")
-	if err := waits.Start(); err != nil {
-		m.T.Fatal(err)
+	for name, min := range map[string]string{"sdxl": "14G", "embed": "6500M"} {
+		m.Begin(m.Gpuarb("run", "--min", min, "--device", "0", "--name", name, "--", "true"))
 	}
-	m.T.Cleanup(func() { _ = waits.Process.Kill(); _ = waits.Wait() })
 }
 
 // TestFullLooks takes pictures of the page: wide and narrow, light and dark. GPUARB_TEST_PICTURES names

@@ -7,7 +7,7 @@ export function h(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value !== null && value !== undefined) e.setAttribute(name, value);
   }
-  e.append(...children.flat().filter((c) => c !== null && c !== undefined));
+  e.append(...children.flat(2).filter((c) => c !== null && c !== undefined));
   return e;
 }
 

@@ -9,8 +9,8 @@ export const MAX_ROWS = 200; // a browser is slow with more
 
 /**
  * A column is {head, value, cell, largest}: value returns what a row is sorted by, cell returns the
- * text or element of a row (the value if it is missing), and largest says that the first click puts
- * the largest row first.
+ * text or element of a row (the value if it is missing), and largest says that it has amounts: the
+ * first click puts the largest row first.
  */
 export class Table {
   /** id is the id of the element that the table is in; columns[0] sorts rows until a heading is chosen. */
@@ -25,7 +25,7 @@ export class Table {
       button.addEventListener('click', () => this.choose(i));
       return button;
     });
-    this.heads = this.buttons.map((b) => h('th', { scope: 'col' }, b));
+    this.heads = this.buttons.map((b, i) => h('th', { scope: 'col', class: columns[i].largest ? 'number' : null }, b));
     this.root = h('table', { id }, h('caption', { class: 'unseen' }, caption), h('thead', {}, h('tr', {}, ...this.heads)));
   }
 
@@ -86,7 +86,7 @@ export class Table {
 
   row(row) {
     let tr = this.rows.get(row.key);
-    if (!tr) this.rows.set(row.key, tr = h('tr', { id: row.id }, ...this.columns.map((c) => h('td', { 'data-head': c.head }))));
+    if (!tr) this.rows.set(row.key, tr = h('tr', { id: row.id }, ...this.columns.map((c) => h('td', { 'data-head': c.head, class: c.largest ? 'number' : null }))));
     set(tr, 'class', row.kind ?? '');
     this.columns.forEach((c, i) => fill(tr.children[i], c.cell ? c.cell(row.data) : c.value(row.data)));
     return tr;

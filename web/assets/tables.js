@@ -22,7 +22,7 @@ const waiting = new Table('waiting', 'Requests that wait', [
   { head: 'PID', value: (t) => t.pid },
   { head: 'Wants', value: (t) => t.wants_bytes ?? 0, cell: (t) => (t.wants_bytes === null ? t.wants : bytes(t.wants_bytes)), largest: true },
   { head: 'Waited', value: (t) => t.waited_ms, cell: (t) => span(t.waited_ms), largest: true },
-  { head: 'Reason', value: reason, cell: (t) => h('span', { class: 'reason' }, reason(t), ' ', t.held ? h('a', { href: `#${t.held}` }, 'its holders') : null, room(t)) },
+  { head: 'Reason', value: reason, cell: (t) => h('span', { class: 'reason' }, reason(t), t.held ? [' · ', h('a', { href: `#${t.held}` }, 'its holders')] : null, room(t)) },
   { head: 'Command', value: nameOf, cell: command },
 ]);
 
@@ -59,21 +59,30 @@ function room(t) {
   return h('span', { class: 'room' }, `${called(t.room)} has ${bytes(t.room.free_bytes)} free: `, h('code', {}, `gpuarb run --device ${t.room.index}`), ', or ', h('code', {}, '--device emptiest'));
 }
 
-/** holdersOf returns who has memory or the whole of a device, the largest first. */
+/** holdersOf returns who has memory or the whole of a device, the largest first: {id, name, size, what}. */
 function holdersOf(state, device) {
-  const size = (j) => Math.max(j.used_bytes, j.reserved_bytes);
-  return state.jobs.filter((j) => j.device === device.index && j.holds.length > 0 && (size(j) > 0 || j.holds.some((x) => x === 'claim' || x === 'exclusive')))
-    .map((j) => ({ ...j, size: size(j), id: rowId(j.device, j.holds.includes('unmanaged') ? 0 : j.job, j.pid) }))
-    .sort((a, b) => b.size - a.size || a.pid - b.pid);
+  const all = new Map(); // id → holder
+  for (const l of state.leases) {
+    if (l.device !== device.index) continue;
+    const id = rowId(l.device, l.job, l.pid);
+    const known = all.get(id);
+    if (known) known.size += l.used_bytes;
+    else all.set(id, { id, name: nameOf(l), size: l.used_bytes, what: '' });
+  }
+  for (const j of state.others) {
+    if (j.device !== device.index || j.holds[0] === 'slot') continue;
+    const isUnmanaged = j.holds.includes('unmanaged');
+    const id = rowId(j.device, isUnmanaged ? 0 : j.job, j.pid);
+    all.set(id, { id, name: nameOf(j), size: Math.max(j.used_bytes, j.reserved_bytes), what: isUnmanaged ? 'unmanaged' : j.reserved_bytes > 0 ? 'reserved' : j.holds[0] });
+  }
+  return [...all.values()].filter((h) => h.size > 0 || h.what).sort((a, b) => b.size - a.size);
 }
 
 /** heldBy returns the heading of a device with waiting requests: what is free, and who holds the rest. */
 function heldBy(device, holders) {
   const more = holders.length - NAMED;
-  const words = holders.slice(0, NAMED).map((j) => {
-    const what = j.used_bytes > 0 ? bytes(j.used_bytes) : j.reserved_bytes > 0 ? `${bytes(j.reserved_bytes)} reserved` : j.holds[0];
-    return h('span', { class: 'holder' }, h('a', { href: `#${j.id}` }, nameOf(j)), ` ${what}${j.holds.includes('unmanaged') ? ', unmanaged' : ''}`);
-  });
+  const words = holders.slice(0, NAMED).map((j) =>
+    h('span', { class: 'holder' }, h('a', { href: `#${j.id}` }, j.name), ` ${[j.size > 0 ? bytes(j.size) : '', j.what].filter(Boolean).join(' ')}`));
   if (more > 0) words.push(h('a', { href: '#programs' }, `and ${more} more`));
   return h('div', { id: `held-${device.index}`, class: 'held' }, h('strong', {}, called(device)), ` ${bytes(left(device))} free of ${bytes(device.capacity_bytes)}`,
     words.length > 0 ? [h('span', { class: 'soft' }, 'held by'), ...words] : null);
@@ -106,8 +115,7 @@ export function showPrograms(state, linked) {
     rows.push({ key: `${data.device} ${data.job} ${data.pid} ${data.state}`, id: first ? id : null, kind, pinned: first && linked.has(id), data });
   };
   for (const l of state.leases) add(l, rowId(l.device, l.job, l.pid), '');
-  for (const j of state.jobs) {
-    if (j.device === null || j.holds.includes('lease')) continue;
+  for (const j of state.others) {
     const kind = j.holds[0];
     if (!['unmanaged', 'reservation', 'claim', 'exclusive'].includes(kind)) continue;
     add({ device: j.device, user: j.user, job: j.job, job_name: j.job_name, pid: j.pid, state: kind === 'reservation' ? 'reserved' : kind, used_bytes: j.used_bytes, budget_bytes: null,
