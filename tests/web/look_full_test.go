@@ -47,8 +47,9 @@ func (m machine) busy() {
 	a.Want("alloc b 1G", "ok")
 	unmanaged := m.Interact(m.Command(m.Env(), program))
 	unmanaged.Want("alloc a 1G", "ok")
-	for name, min := range map[string]string{"sdxl": "14G", "embed": "6500M"} {
-		m.Begin(m.Gpuarb("run", "--min", min, "--device", "0", "--name", name, "--", "true"))
+	for i, of := range [][]string{{"sdxl", "14G"}, {"embed", "5G"}} { // the second would fit, but the first is ahead of it
+		m.Begin(m.Gpuarb("run", "--min", of[1], "--device", "0", "--name", of[0], "--", "true"))
+		rig.Eventually(m.T, of[0]+" waits", func() bool { return len(m.Snapshot().Queue) == i+1 })
 	}
 }
 

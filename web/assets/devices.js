@@ -132,11 +132,11 @@ class View {
     const isNow = this.chart.at === null;
     fill(this.when, h('strong', {}, isNow && live ? 'now' : last < 0 ? 'not recorded yet' : this.time(at)), ` ${bytes(sum)} used`,
       live ? null : `, on average of ${this.model.step / 60e3} min; at most ${bytes(peak[at])}`);
-    const line = (cls, name, value) => h('li', {}, h('span', { class: `swatch ${cls}` }), h('span', { class: 'who' }, name), h('span', { class: 'much' }, bytes(value)));
+    const line = (cls, name, value) => h('li', { class: 'line' }, h('span', { class: `swatch ${cls}` }), h('span', { class: 'who' }, name), h('span', { class: 'much' }, bytes(value)));
     const rows = shown.filter(([s, used]) => used > 0 || (isNow && this.leases.has(s.key))).reverse().map(([s, used]) => this.row(s, used));
     if (rows.length === 0) rows.push(h('li', { class: 'empty' }, this.stack.length === 0 ? 'No lease yet.' : 'Not used at that time.'));
     const rest = capacity[at] === null || capacity[at] === undefined ? null : Math.max(0, capacity[at] - sum - unused[at]);
-    fill(this.legend, ...rows, unused[at] > 0 ? line('unused', 'reserved, not used', unused[at]) : null, line('nothing', 'neither used nor reserved', rest), line('capacity', 'capacity', capacity[at]),
+    fill(this.legend, ...rows, unused[at] > 0 ? line('unused', 'reserved, not used', unused[at]) : null, line('nothing', 'left', rest), line('capacity', 'capacity', capacity[at]),
       total[at] - capacity[at] > total[at] / 200 ? line('above', 'unmanaged, contexts, set aside', total[at] - capacity[at]) : null);
     const events = this.model.eventsNear(this.index, times[at]);
     fill(this.happened, events.slice(-3).map((e) => `${clock(e.time_ms)} ${e.text}`).join('; '));

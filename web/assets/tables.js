@@ -84,7 +84,7 @@ function heldBy(device, holders) {
   const words = holders.slice(0, NAMED).map((j) =>
     h('span', { class: 'holder' }, h('a', { href: `#${j.id}` }, j.name), ` ${[j.size > 0 ? bytes(j.size) : '', j.what].filter(Boolean).join(' ')}`));
   if (more > 0) words.push(h('a', { href: '#programs' }, `and ${more} more`));
-  return h('div', { id: `held-${device.index}`, class: 'held' }, h('strong', {}, called(device)), ` ${bytes(left(device))} free of ${bytes(device.capacity_bytes)}`,
+  return h('div', { id: `held-${device.index}`, class: 'held' }, h('strong', {}, called(device)), ` ${bytes(left(device))} left of ${bytes(device.capacity_bytes)}`,
     words.length > 0 ? [h('span', { class: 'soft' }, 'held by'), ...words] : null);
 }
 

@@ -68,11 +68,14 @@ func (m *Model) leaseLines(r *row) (lines []string) {
 		if l.PID != r.pid && r.kind != jobRow || l.Job != r.job {
 			continue
 		}
-		activity := "idle for " + report.Span(l.IdleMs)
-		if l.Active {
-			activity = "active for " + report.Span(l.ActiveMs)
+		activity := ""
+		if l.UnusedMs >= 1000 {
+			activity = ", idle for " + report.Span(l.UnusedMs)
 		}
-		lines = append(lines, fmt.Sprintf("%s: process %d is %s, %s; uses %s, at most %s so far, %s overhead; %d of %d streams, %s; %d admitted, %d denied",
+		if l.Util != nil && *l.Util > 0 {
+			activity += fmt.Sprintf(", and keeps the device busy for %d%% of the time", *l.Util)
+		}
+		lines = append(lines, fmt.Sprintf("%s: process %d is %s%s; uses %s, at most %s so far, %s overhead; %d of %d streams, %s; %d admitted, %d denied",
 			m.deviceName(l.Device), l.PID, report.Escape(string(l.State)), activity, report.Amount(l.Used), report.Amount(l.Peak), report.Amount(l.Overhead),
 			l.Streams, l.StreamsMax, report.Count(l.Contexts, "context"), l.Admitted, l.Denied))
 	}

@@ -78,10 +78,10 @@ func (m *Model) drawDevice(d *figures.DeviceState, each, widest int) []string {
 		cells := max(4, left-len(name)-widest)
 		return m.withHistory(d, []string{paint(bold, name) + bar(parts(m.glyphs, d), d.Total, cells) + m.lineFigures(d)}, left, graph)
 	}
-	title := paint(bold, deviceTitle(d)) + " " + report.Escape(d.Name) + m.deviceState(d)
-	right := freeOf(d) + " of " + report.Amount(d.Total)
+	title, state, right := paint(bold, deviceTitle(d))+" ", m.deviceState(d), freeOf(d)+queued(d)+" of "+report.Amount(d.Total)
+	room := max(0, left-ansi.StringWidth(title+state+right)-1) // for the name
 	lines := []string{
-		fit(title, max(0, left-ansi.StringWidth(right)-1)) + " " + right,
+		fit(title+ansi.Truncate(report.Escape(d.Name), room, "…")+state, max(0, left-ansi.StringWidth(right)-1)) + " " + right,
 		bar(parts(m.glyphs, d), d.Total, max(4, left-6)) + percentTaken(d),
 	}
 	if each > 2 {
@@ -117,6 +117,16 @@ func percentTaken(d *figures.DeviceState) string {
 // freeOf returns what can be granted of a device.
 func freeOf(d *figures.DeviceState) string {
 	return paint(bold, "free "+report.Amount(d.Free))
+}
+
+// queued returns how much of a device is left for requests that wait, while new programs get
+// nothing; "": nothing is.
+func queued(d *figures.DeviceState) string {
+	left := d.Capacity.Less(d.Committed)
+	if d.Free > 0 || d.Queue == 0 || left == 0 {
+		return ""
+	}
+	return " (" + report.Amount(left) + " queued)"
 }
 
 // spell names the parts of a device that are taken, with their amounts.
@@ -168,11 +178,7 @@ func (m *Model) deviceRest(d *figures.DeviceState) string {
 		words = append(words, fmt.Sprintf("slots %d/%d", d.SlotsCurrent, d.SlotsMax))
 	}
 	if d.Queue > 0 {
-		text := fmt.Sprintf("waiting %d", d.Queue)
-		if left := d.Capacity.Less(d.Committed); d.Free == 0 && left > 0 {
-			text += ", " + report.Amount(left) + " kept"
-		}
-		words = append(words, paint(attention, text))
+		words = append(words, paint(attention, fmt.Sprintf("waiting %d", d.Queue)))
 	}
 	if d.Pressure.Some.Avg10 >= 1 {
 		words = append(words, fmt.Sprintf("pressure %.0f%%", d.Pressure.Some.Avg10))
@@ -194,6 +200,6 @@ func (m *Model) legend() string {
 	if m.once || m.compact() {
 		return left
 	}
-	right := "taken, last 5 min"
+	right := "taken 0-100%, last 5 min"
 	return fit(left, max(0, m.width-len(right))) + paint(faint, right)
 }

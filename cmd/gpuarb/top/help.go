@@ -22,7 +22,7 @@ func helpLines(width int) []string {
 		"",
 		paint(bold, "Read"),
 		"  used: allocated by programs. kept: not in use and not free (the rest of memory.min, idle credit, what the configuration sets aside).",
-		"  overhead: contexts, code and rounding of arbitrated programs. unmanaged: taken by programs without gpuarb. free: can be granted to a new program now.",
+		"  overhead: contexts, code and rounding of arbitrated programs. unmanaged: taken by programs without gpuarb. free: can be granted to a new program now. queued: free, but kept for requests that wait.",
 		"  The graph shows how much was taken, by anybody, in the last 5 minutes. Rows of other users are dimmed.",
 		"  In the state, #2 is the second place in the queue. WANTS: what a request asks for. UTIL: how busy the process keeps the device. IDLE: time since its last call or use.",
 	} {
