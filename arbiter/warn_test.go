@@ -110,6 +110,7 @@ func TestNoWarning(t *testing.T) {
 	if o := waiter.alloc(4 * gib); o.Waiting == 0 {
 		t.Fatalf("%+v", o)
 	}
+	waits.arb.Snapshot(waits.now) // notes the calls so far
 	if got := waits.after(2 * time.Hour); len(got) != 1 || got[0].PID != holder.process.PID {
 		t.Errorf("of a job that waits and one that does not: %+v", got)
 	}
@@ -209,5 +210,32 @@ func TestWarningsAfterARestart(t *testing.T) {
 	}
 	if aged != 1 || idle != 2 {
 		t.Errorf("%d jobs are old, and %d idle", aged, idle)
+	}
+}
+
+// TestWorkIsNotIdle: a call that only the lease page shows, and work on the device, end the idle period when the device is read.
+func TestWorkIsNotIdle(t *testing.T) {
+	w := newWorld(t, warning(), 8*gib)
+	c := w.client(0, 0)
+	c.must(gib)
+	reading := arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: c.process.PID, Bytes: gib}}, Utilisation: map[int]int{}}
+	w.arb.Observe(w.now, reading) // notes the calls so far
+	for what, work := range map[string]func(){
+		"a call":             func() { c.word.called = true },
+		"work on the device": func() { reading.Utilisation[c.process.PID] = 3 },
+	} {
+		if got := w.after(50 * time.Minute); got != nil {
+			t.Errorf("before %s: %+v", what, got)
+		}
+		work()
+		w.arb.Observe(w.now, reading)
+		reading.Utilisation[c.process.PID] = 0
+	}
+	if got := w.after(59 * time.Minute); got != nil {
+		t.Errorf("right after it: %+v", got)
+	}
+	w.arb.Observe(w.now, reading)
+	if got := w.after(time.Minute); len(got) != 1 {
+		t.Errorf("an hour after it: %+v", got)
 	}
 }

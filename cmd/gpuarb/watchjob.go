@@ -24,10 +24,12 @@ const (
 // watch is a job that is watched, and the lines that were printed about it.
 type watch struct {
 	*app
-	who    string
-	job    ipc.Token
-	beside bool // no line about processes without the library will come: it was printed, or the daemon does not know the question
-	told   ipc.WarningsReply
+	who  string
+	job  ipc.Token
+	told ipc.WarningsReply
+
+	// Questions that need not be asked any more: the line was printed, or the daemon is of an older version.
+	noBeside, noWarnings bool
 }
 
 // watchJob prints lines about a job as soon as the daemon knows something. Call stop to end the
@@ -44,36 +46,37 @@ func (a *app) watchJob(path, who string, job ipc.Token) (stop func()) {
 				return
 			case <-time.After(pause):
 			}
-			if w.ask(ctx, path) && w.beside {
-				return // an older daemon, which knows neither question
+			if w.ask(ctx, path); w.noBeside && w.noWarnings {
+				return
 			}
 		}
 	}()
 	return func() { cancel(); <-ended }
 }
 
-// ask asks the daemon once, and prints what is new. It returns true if the daemon keeps no warnings,
-// because it is of an older version.
-func (w *watch) ask(ctx context.Context, path string) (noWarnings bool) {
+// ask asks the daemon once, and prints what is new.
+func (w *watch) ask(ctx context.Context, path string) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	client, err := ipc.DialAny(ctx, []string{path})
 	if err != nil {
-		return false
+		return
 	}
 	defer client.Close()
-	if !w.beside {
+	if !w.noBeside {
 		reply, err := client.Beside(ctx, w.job)
 		if err == nil && reply.Count > 0 {
 			w.say("%s: %s", w.who, bypassing(&reply))
 		}
-		w.beside = reply.Count > 0 || errors.Is(err, ipc.StatusUnknownType)
+		w.noBeside = reply.Count > 0 || errors.Is(err, ipc.StatusUnknownType)
 	}
-	reply, err := client.Warnings(ctx, w.job)
-	if err == nil {
-		w.warned(reply)
+	if !w.noWarnings {
+		reply, err := client.Warnings(ctx, w.job)
+		if err == nil {
+			w.warned(reply)
+		}
+		w.noWarnings = errors.Is(err, ipc.StatusUnknownType)
 	}
-	return errors.Is(err, ipc.StatusUnknownType)
 }
 
 // warned prints the warnings that are new. The counts begin at 0 again if the daemon is restarted.

@@ -39,7 +39,7 @@ func (h *History) logAll(decided []arbiter.Event) {
 	for _, e := range decided {
 		kind := kinds[e.Kind]
 		level := levels[kind]
-		if kind == events.Refused || kind == events.Waited || kind == events.Served || kind == events.Ended && e.Notable() {
+		if kind == events.Refused || kind == events.Waited || kind == events.Served || kind == events.Idle || kind == events.Aged || kind == events.Ended && e.Notable() {
 			level = h.Level(e.UID)
 		}
 		if h.journaled && level != slog.LevelDebug || !h.log.Enabled(context.Background(), level) {

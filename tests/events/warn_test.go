@@ -117,3 +117,22 @@ func TestWarnTimes(t *testing.T) {
 		}
 	}
 }
+
+// TestBusyIsNotIdle: a program whose allocations come from its credit, so that the daemon never hears of them, is not idle. It is warned
+// when it has stopped.
+func TestBusyIsNotIdle(t *testing.T) {
+	t.Parallel()
+	m := warned(t, "idle.warn = \"2s\"\n")
+	busy, other := program(m, "--name", "busy"), program(m, "--name", "other")
+	busy.Want("alloc a 20M", "ok")
+	other.Want("alloc a 10M", "ok")
+	rig.Eventually(t, "the other one is warned", func() bool {
+		busy.Want("alloc b 4K", "ok")
+		busy.Want("free b", "ok")
+		return countOf(m, events.Idle, "other") == 1
+	})
+	if n := countOf(m, events.Idle, "busy"); n != 0 {
+		t.Errorf("%d warnings about a program that allocates:\n%s", n, m.Read("events"))
+	}
+	rig.Eventually(t, "it is warned when it has stopped", func() bool { return countOf(m, events.Idle, "busy") == 1 })
+}
