@@ -64,7 +64,7 @@ func (c *copying) shared(s *shared) *shared {
 	}
 	n := c.shareds[s]
 	if n == nil {
-		n = &shared{key: s.key, limit: s.limit, rule: s.rule, ownerName: s.ownerName}
+		n = &shared{key: s.key, limit: s.limit, rule: s.rule, ownerName: s.ownerName, hidden: c.mapped(s.hidden)}
 		if s.limit != nil {
 			limit := *s.limit
 			n.limit = &limit
@@ -76,6 +76,14 @@ func (c *copying) shared(s *shared) *shared {
 		c.limits(n.budget, s.budget, true)
 	}
 	return n
+}
+
+// mapped returns the copies of devices; nil for nil.
+func (c *copying) mapped(of []*device) (all []*device) {
+	for _, d := range of {
+		all = append(all, c.devices[d])
+	}
+	return all
 }
 
 // limits copies the limits of a budget, with its reservations if reserves is true.
@@ -105,9 +113,7 @@ func (c *copying) job(j *job) *job {
 		user := *j.UserLimits
 		n.UserLimits = &user
 	}
-	for _, d := range j.devices {
-		n.devices = append(n.devices, c.devices[d])
-	}
+	n.devices, n.hidden = c.mapped(j.devices), c.mapped(j.hidden)
 	n.shared, n.cap = c.shared(j.shared), c.shared(j.cap)
 	n.budget = c.to.ledger.OpenBudget(budgetOf(n.shared))
 	n.budget.Owner = n
@@ -127,7 +133,7 @@ func (c *copying) job(j *job) *job {
 // session copies a process of a job.
 func (c *copying) session(s *session, in *job) {
 	n := &session{Client: s.Client, id: s.id, process: s.process, job: in, opened: s.opened, pending: s.pending, slots: s.slots,
-		slotScope: s.slotScope, reserve: s.reserve, onFull: s.onFull}
+		slotScope: s.slotScope, reserve: s.reserve, onFull: s.onFull, hidden: c.mapped(s.hidden)}
 	n.Job = &in.Job
 	c.sessions[s] = n
 	n.budget = c.to.ledger.OpenBudget(in.budget)

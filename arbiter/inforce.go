@@ -3,6 +3,7 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -23,12 +24,12 @@ func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
 
 // limits returns a job's own limits in force on a device.
 func (j *job) limits(d *device) accounting.Limits {
-	return inForce(j.Memory(d.bounds()), d, !j.pending && !j.released && !j.ended && j.uses(d))
+	return inForce(j.Memory(d.bounds()), d, !j.pending && !j.released && !j.ended && j.reservesOn(d))
 }
 
 // limits returns a session's own limits in force on a device.
 func (s *session) limits(d *device) accounting.Limits {
-	return inForce(s.Memory(d.bounds()), d, !s.pending && s.job.uses(d))
+	return inForce(s.Memory(d.bounds()), d, !s.pending && s.job.uses(d) && !slices.Contains(s.hidden, d))
 }
 
 // memory returns the limits of a shared budget on a device, and the settings that they come from.
@@ -37,7 +38,7 @@ func (s *shared) memory(d *device) rules.Memory {
 		return s.limit.Memory(d.bounds())
 	}
 	m := s.rule.Memory(d.bounds())
-	if d.IsGPU() && s.rule.Devices.Has(d.Device) { // memory.min reserves memory of GPUs only
+	if d.IsGPU() && s.rule.Devices.Has(d.Device) && !slices.Contains(s.hidden, d) { // memory.min reserves memory of GPUs only
 		m.Min, m.MinBy = d.bounds().Amount(s.rule.Min), s.rule.Name+", shared"
 	}
 	return m
@@ -60,6 +61,12 @@ func (s *shared) describeLimit(d *device, limit accounting.Bytes) string {
 // reserves returns how many bytes a job or session reserves on a device when it starts, and for which budget.
 func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	j, s := t.job, t.session
+	switch {
+	case s == nil && slices.Contains(j.hidden, d):
+		return 0, j.budget
+	case s != nil && slices.Contains(s.hidden, d):
+		return 0, s.budget
+	}
 	if t.kind == wantsJob || j.pending {
 		l := j.Memory(d.bounds())
 		if s == nil && j.request.NoWait && l.Min == 0 { // the job must not start without room for what the rule reserves for its processes

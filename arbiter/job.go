@@ -131,6 +131,9 @@ func (j *job) assigned(d *device) bool {
 // it.
 func (j *job) uses(d *device) bool { return !d.IsGPU() || j.assigned(d) && j.allows(d) }
 
+// reservesOn reports whether memory is reserved for a job on a device: the job may use it, and the environment shows it.
+func (j *job) reservesOn(d *device) bool { return j.uses(d) && !slices.Contains(j.hidden, d) }
+
 // allows reports whether the rule of a job allows a device. A job for which a privileged user named devices may use these.
 func (j *job) allows(d *device) bool {
 	return j.Rule.Devices.Has(d.Device) || j.devices != nil && j.Asked.MayPass

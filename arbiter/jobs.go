@@ -36,6 +36,7 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	if err != nil {
 		return JobInfo{}, err
 	}
+	from = a.narrowed(&r, rule, from)
 	all := len(from)
 	if from, err = a.reservable(r, rule, from); err != nil {
 		return JobInfo{}, err
@@ -53,7 +54,7 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	a.newJob(now, j)
 	t := &ticket{kind: wantsJob, job: j, place: r.Place, any: r.Any}
 	for _, d := range from {
-		if j.keeps(d) || j.Memory(d.bounds()).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
+		if j.keeps(d) || j.reservesOn(d) && j.Memory(d.bounds()).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
 			t.candidates = append(t.candidates, candidate{device: d})
 		}
 	}

@@ -21,10 +21,11 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 		Processor: slices.ContainsFunc(j.devices, func(d *device) bool { return !d.IsGPU() })}
 	j.budget = a.ledger.OpenBudget(nil)
 	j.budget.Owner = j
+	j.hidden = a.hiddenFrom(j)
+	a.jobs[j.id] = j // link looks for the jobs of a shared budget
 	a.link(j)
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	a.lastJob = max(a.lastJob, j.id)
-	a.jobs[j.id] = j
 }
 
 // startOf returns the request for a session's reservation at its start.
@@ -58,6 +59,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	if r.Streams != 0 {
 		s.Asked.Streams = max(1, r.Streams)
 	}
+	s.hidden = a.hidden(&s.process)
 	s.budget = a.ledger.OpenBudget(j.budget)
 	s.budget.Owner = s
 	a.linkSession(s)
@@ -79,7 +81,19 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
 	s.job.tally.removeUnmanaged(d, &s.process)
+	a.show(s, d)
 	return l
+}
+
+// show notes that a process uses a device that its environment hides, and reserves memory there if there is room.
+func (a *Arbiter) show(s *session, d *device) {
+	j := s.job
+	if !slices.Contains(s.hidden, d) && !slices.Contains(j.hidden, d) {
+		return
+	}
+	s.hidden, j.hidden = without(s.hidden, d), without(j.hidden, d)
+	a.showShared(j.shared)
+	_, _ = a.setLimits(a.sessionChanges(a.jobChanges(nil, j), s), true)
 }
 
 // Refresh writes the flags and the limit of a lease into its credit word, which may be on a new page. Unknown and ended leases are ignored.

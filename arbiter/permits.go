@@ -145,7 +145,7 @@ func (j *job) keeps(d *device) bool {
 	}
 	atStart := j.Job
 	atStart.Live = nil
-	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || atStart.Memory(d.bounds()).Min > 0)
+	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.reservesOn(d) && atStart.Memory(d.bounds()).Min > 0)
 }
 
 // asks returns the kinds of permits (slot, claim, sole use) that a job takes on each device on which it keeps a slot.

@@ -93,7 +93,10 @@ func (a *Arbiter) link(j *job) (moved bool) {
 	j.Live = a.liveLimits(j.limitOwner(), p)
 	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
-	moved = j.shared != shared || j.cap != up
+	if moved = j.shared != shared || j.cap != up; j.shared != shared {
+		a.showShared(j.shared)
+		a.showShared(shared)
+	}
 	for _, s := range j.sessions {
 		moved = a.linkSession(s) || moved
 	}

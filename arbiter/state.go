@@ -146,6 +146,7 @@ type shared struct {
 	rule      *rules.Terms  // rule of the budget; nil: the budget is a cap
 	ownerName string        // "user bob", "cgroup /a.slice", "rule students"
 	budget    *accounting.Budget
+	hidden    []*device          // devices that the environments of all its jobs hide: nothing is reserved there
 	at        map[*device]*limit // limits at which requests wait for bytes of the budget
 }
 
@@ -180,6 +181,7 @@ type job struct {
 	used       []*jobUse  // usage of each device that the job has used
 	opened     time.Time
 	devices    []*device // devices that the job may use; nil: all GPUs
+	hidden     []*device // devices that the environment hides at its start: nothing is reserved there; nil: none, or it asked for devices
 	slots      int       // number of slots that the job and its processes hold on all devices
 	tickets    []*ticket // waiting requests of the job and its processes
 	cancelled  time.Time // when CancelJob or CancelAll last cancelled its requests; zero: never
@@ -239,6 +241,7 @@ type session struct {
 	reserve   *accounting.Bytes // bytes charged for each stream, set by the program; nil: as the rule says
 	threads   int               // number of threads that ever made an intercepted call; 0: not known
 	waits     map[uint32]int    // number of waiting requests, by thread; 0: an unknown thread
+	hidden    []*device         // devices that the environment of the process hides: nothing is reserved there
 	pending   bool              // the reservation is not made yet: the session waits to start, or was restored without reservation
 }
 

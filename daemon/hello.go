@@ -28,6 +28,7 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 		return rules.Process{}, err // the error names the process
 	}
 	p := process(f, peer.PID)
+	p.Visible = d.inv.Variables(peer.PID, rules.VisibleNames...)
 	setUser(&p, peer)
 	d.checkFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // first drop the limits of removed cgroups: a new cgroup at the old path must not inherit them
 	return p, nil

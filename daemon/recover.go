@@ -168,6 +168,7 @@ func runnerFromMembers(r *statefile.Job, members []*recovered) rules.Process {
 		if !m.ended && m.peer.UID == r.UID {
 			proc.User, proc.Groups = m.proc.User, m.proc.Groups
 			proc.Privileged, proc.Namespace = m.proc.Privileged, m.proc.Namespace
+			proc.Visible = m.proc.Visible
 			proc.Cgroup, proc.AlsoIn, proc.Unit, proc.Container = m.proc.Cgroup, m.proc.AlsoIn, m.proc.Unit, m.proc.Container
 			break
 		}

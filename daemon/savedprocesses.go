@@ -63,7 +63,9 @@ func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 		d.log.Warn("little is known of a program that runs: rules for its name, unit or group do not meet it", "client_pid", p.PID, "err", err)
 		return rules.Process{PID: p.PID, StartTicks: p.StartTicks}, true
 	}
-	return process(f, p.PID), true
+	proc = process(f, p.PID)
+	proc.Visible = d.inv.Variables(p.PID, rules.VisibleNames...)
+	return proc, true
 }
 
 // open returns the facts and a pidfd of a process; -1: no pidfd could be opened. gone: the process has ended.

@@ -38,6 +38,3 @@ func (l DeviceList) Has(d Device) bool {
 		return name == d.UUID || d.Parent != nil && name == d.ParentUUID
 	})
 }
-
-// VisibleBy are the variables of the vendors that choose the devices of a program.
-var VisibleBy = map[string]string{"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "ROCR_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}

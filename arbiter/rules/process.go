@@ -20,7 +20,11 @@ type Process struct {
 	Unit       string   // systemd unit; "": none
 	Container  string   // container ID or name; "": none
 	NSPID      int      // PID in its own PID namespace, for messages; 0: unknown
+	Visible    Visible  // variables that choose its devices
 }
+
+// Visible has those of the variables in VisibleNames (visible.go) that a process was started with. nil: not known.
+type Visible map[string]string
 
 // Cgroups yields the paths of a process in all hierarchies.
 func (p *Process) Cgroups(yield func(string) bool) {

@@ -3,10 +3,9 @@ package main
 import (
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
@@ -29,59 +28,30 @@ func (a *app) pool(all []figures.DeviceState, vendor uint32) []figures.DeviceSta
 func (a *app) visible(all []figures.DeviceState) (seen []figures.DeviceState) {
 	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
 		of := filter(all, func(d figures.DeviceState) bool { return ipc.Vendors[d.Vendor] == vendor })
-		list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[vendor])
-		if set {
-			of = listed(of, vendor, list)
+		if list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[vendor]); set && len(of) > 0 {
+			of = listed(of, list)
 		}
 		seen = append(seen, of...)
 	}
 	return seen
 }
 
-// listed returns the devices of one vendor that a list names. CUDA and ROCm stop reading at the
-// first entry that names no device, or a device that was named before.
-func listed(of []figures.DeviceState, vendor uint32, list string) (found []figures.DeviceState) {
-	for _, name := range strings.Split(list, ",") {
-		device, ok := entry(of, vendor, strings.TrimSpace(name))
-		switch {
-		case ok && !contains(found, device):
-			found = append(found, device)
-		case vendor != ipc.VendorIntel:
-			return found
-		}
+// listed returns the devices of one vendor that a list names, in the order of the list.
+func listed(of []figures.DeviceState, list string) (found []figures.DeviceState) {
+	for _, named := range rules.Listed(ruleDevices(of), of[0].Vendor, list) {
+		found = append(found, of[slices.IndexFunc(of, func(d figures.DeviceState) bool { return d.Index == named.Index })])
 	}
 	return found
 }
 
-// entry returns the device that one entry of a list names. A name is the number among the devices
-// of the vendor, the UUID, or the beginning of only one UUID. The name of a MIG instance contains
-// the UUID of its GPU (MIG-GPU-…/1/0), and the name of an Intel tile begins with its device (0.1).
-func entry(of []figures.DeviceState, vendor uint32, name string) (device figures.DeviceState, ok bool) {
-	if vendor == ipc.VendorIntel {
-		name, _, _ = strings.Cut(name, ".")
+// ruleDevices returns devices in the form that package rules uses.
+func ruleDevices(of []figures.DeviceState) (all []rules.Device) {
+	for _, d := range of {
+		device := ruleDevice(d)
+		device.Parent = d.Parent
+		all = append(all, device)
 	}
-	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
-		for i, device := range of {
-			if vendor == ipc.VendorNVIDIA {
-				i = device.Index // NVIDIA numbers begin with 0, and a card that does not answer leaves a gap
-			}
-			if i == int(n) {
-				return device, true
-			}
-		}
-		return device, false
-	}
-	if gpu, instance := strings.CutPrefix(name, "MIG-GPU-"); instance {
-		gpu, _, _ = strings.Cut(gpu, "/")
-		name = "GPU-" + gpu
-	}
-	found := filter(of, func(d figures.DeviceState) bool {
-		return len(name) > len(uuidPrefix) && strings.HasPrefix(strings.ToLower(d.UUID), strings.ToLower(name))
-	})
-	if len(found) != 1 {
-		return device, false
-	}
-	return found[0], true
+	return all
 }
 
 // reservesAtStart reports whether the job takes devices or memory at its start, or asks for them
@@ -120,21 +90,7 @@ func (a *app) chooseVisible(request *ipc.JobOpenRequest, o *jobOptions, all []fi
 // instances with UUIDs of their own.
 func (a *app) ambiguous(all []figures.DeviceState) bool {
 	list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[ipc.VendorNVIDIA])
-	if !set || len(all) < 2 {
-		return false
-	}
-	instances := slices.ContainsFunc(all, func(d figures.DeviceState) bool { return d.Parent != nil })
-	order := os.Getenv("CUDA_DEVICE_ORDER")
-	for _, name := range strings.Split(list, ",") {
-		name = strings.TrimSpace(name)
-		_, err := strconv.ParseUint(name, 10, 31)
-		_, known := entry(all, ipc.VendorNVIDIA, name)
-		if err == nil && (instances || order != "" && order != "PCI_BUS_ID") || // with MIG, the numbers of the program are not those of the daemon
-			strings.HasPrefix(name, "MIG-") && !strings.HasPrefix(name, "MIG-GPU-") && !known {
-			return true
-		}
-	}
-	return false
+	return set && len(all) > 1 && rules.Ambiguous(ruleDevices(all), list, os.Getenv("CUDA_DEVICE_ORDER"))
 }
 
 // mostMin returns the largest reservation that a device allows, in addition to a context.

@@ -14,7 +14,7 @@
 //
 // Before the first command the program calls cuInit and makes a context on --device (default 0).
 // --context create is the default, and none makes no context. Then it prints "ready", or "init err
-// N" and ends with status 1.
+// N" and ends with status 1. --visible sets CUDA_VISIBLE_DEVICES before that, as a script may.
 //
 // cudaprog_memory.c and the other cudaprog_*.c describe their commands. The commands here:
 //
@@ -292,6 +292,8 @@ int main(int argc, char **argv) {
             device = atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--context") == 0)
             how = argv[i + 1];
+        else if (strcmp(argv[i], "--visible") == 0)
+            setenv("CUDA_VISIBLE_DEVICES", argv[i + 1], 1);
         else
             misunderstood(&(struct command){{argv[i]}, 1});
     }
