@@ -53,12 +53,13 @@ install_all() {
     install -D -m 0644 systemd/gpuarb.sysusers "$root/lib/sysusers.d/gpuarb.conf"
     install -D -m 0644 systemd/gpuarb.tmpfiles "$root/lib/tmpfiles.d/gpuarb.conf"
     pages_and_completions "$build/share"
-    rm -rf "$doc"/*.md "$doc/docs" # an older version had pages at other places
+    rm -rf "$doc"/*.md "$doc/docs" "$doc/contrib" # an older version had pages at other places
     install -D -m 0644 -t "$doc" README.md LICENSE CHANGELOG.md
     for file in docs docs/admin docs/reference docs/development docs/decisions; do
         install -D -m 0644 -t "$doc/$file" "$file"/*.md
     done
     install -D -m 0644 -t "$doc/docs/reference" docs/reference/*.json
+    install -D -m 0644 -t "$doc/contrib/pytest" contrib/pytest/README.md contrib/pytest/pytest_gpuarb.py
     text systemd/gpuarb.toml "$doc/gpuarb.toml"
     if [ ! -e "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml" ]; then
         text systemd/gpuarb.toml "$DESTDIR$SYSCONFDIR/gpuarb/gpuarb.toml"

@@ -70,7 +70,7 @@ clang-format              clang-format                           lint
 clang-tidy                clang-tidy                             lint
 cppcheck                  cppcheck                               lint
 shellcheck                shellcheck                             lint
-systemd                   systemd-analyze                        lint
+systemd                   systemd-analyze                        lint test
 debootstrap               debootstrap                            full root
 systemd-container         systemd-nspawn                         full
 podman                    podman                                 full

@@ -90,3 +90,28 @@ func TestChat(t *testing.T) {
 		t.Errorf("posted: %s", got)
 	}
 }
+
+// TestUnit: systemd accepts the unit of the page, if the script is where the unit says.
+func TestUnit(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/admin/notify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := regexp.MustCompile("(?s)`(/etc/systemd/system/gpuarb-notify.service)`:\n\n```ini\n(.*?)```").FindSubmatch(page)
+	if unit == nil {
+		t.Fatal("the page has no unit")
+	}
+	const script = "/usr/local/lib/gpuarb-notify"
+	if !strings.Contains(string(page), "`"+script+"`, with mode 0755") || strings.Count(string(unit[2]), "ExecStart="+script+"\n") != 1 {
+		t.Errorf("the unit does not start the script:\n%s", unit[2])
+	}
+	path := filepath.Join(t.TempDir(), filepath.Base(string(unit[1])))
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(unit[2]), script, "/bin/true")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := rig.Run(t, bounded.Command(t, rig.Patience, "systemd-analyze", "verify", "--man=no", path))
+	if r.Code != 0 || strings.Contains(r.Stderr, "gpuarb-notify") {
+		t.Errorf("%+v", r)
+	}
+}

@@ -159,3 +159,17 @@ func TestNoWaitNoTime(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestIdleWorkers: after its last test a worker keeps no freed memory, so that another program need not wait for the end of the run.
+func TestIdleWorkers(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	p := m.Begin(pytest(m, "-p", "pytest_gpuarb", "-s", "testdata/test_rests.py"))
+	for !strings.Contains(p.Line(), "tests that freed memory are over") {
+	}
+	rig.Eventually(t, "the process keeps nothing", func() bool {
+		leases := m.Snapshot().Leases
+		return len(leases) == 1 && leases[0].Used == 0
+	})
+	p.CloseStdin()
+}

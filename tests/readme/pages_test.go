@@ -52,7 +52,7 @@ func blocks(t *testing.T) (list []block) {
 // "not run: " it has the reason why no test does.
 var played = []struct{ page, kind, begins, by string }{
 	{"README.md", "console", "", "tests/readme TestTranscript"},
-	{"README.md", "sh", "make demo", "not run: the gate runs these two on a newcomer's machine"},
+	{"README.md", "sh", "make demo", "not run: the gate runs demo and test on a newcomer's machine; tests/demo opens the playground"},
 	{"README.md", "sh", "make && sudo make install", "tests/systemd TestFullSystemdPages"},
 	{"README.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"tour.md", "console", "", "tests/readme TestTour"},
@@ -70,6 +70,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"reference/gpufs.md", "console", "$ cat /gpu/devices/0/memory.pressure", "tests/pressure TestSome"},
 	{"reference/gpufs.md", "console", "$ gpuarb events --kind limit_changed", "tests/events TestLimitChanged"},
 	{"reference/gpufs.md", "", "", "not run: a tree and tables, not commands"},
+	{"reference/go-client.md", "go", "", "tests/contrib TestGoClient"},
 	{"reference/http.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"reference/http.md", "nginx", "", "not run: another program's configuration"},
 	{"reference/metrics.md", "sh", "cat /gpu/metrics", "tests/metrics TestEveryWay"},
@@ -79,6 +80,10 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/install.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"admin/notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
 	{"admin/notebooks.md", "python", "", "tests/notebooks TestFullHub"},
+	{"admin/notify.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"admin/notify.md", "sh", "#!/bin/sh\n# Mails", "tests/contrib TestMail"},
+	{"admin/notify.md", "sh", "#!/bin/sh\n# Posts", "tests/contrib TestChat"},
+	{"admin/notify.md", "ini", "[Unit]", "tests/contrib TestUnit"},
 	{"admin/processor.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"reference/top.md", "sh", "", "tests/e2e TestTopPage"},
 	{"admin/upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},

@@ -111,7 +111,7 @@ func TestInstall(t *testing.T) {
 		t.Errorf("Vulkan's loader does not find the library that was installed:\n%s", manifest)
 	}
 
-	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/README.md", "docs/admin/configuration.md", "docs/reference/json.schema.json", "docs/decisions/README.md"} {
+	for _, page := range []string{"README.md", "CHANGELOG.md", "docs/README.md", "docs/admin/configuration.md", "docs/reference/json.schema.json", "docs/decisions/README.md", "contrib/pytest/pytest_gpuarb.py"} {
 		if _, err := os.Stat(filepath.Join(dest, "opt/gpuarb/share/doc/gpuarb", page)); err != nil {
 			t.Error(err)
 		}
