@@ -148,7 +148,7 @@ func TestHistoryOfLongSpans(t *testing.T) {
 		h.add(at, s)
 	}
 	for i := range 4 { // until noon and 4 s
-		add(held(lease(1, 10, accounting.Bytes(100*i))))
+		add(held(lease(1, 10, accounting.Bytes(300-100*i))))
 	}
 	for range 4 { // until noon and 8 s
 		add(nil)
