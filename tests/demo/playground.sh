@@ -50,6 +50,7 @@ die() {
 # The caller's variables for gpuarb are for the caller's own programs.
 unset LD_PRELOAD STATE_DIRECTORY "${!GPUARB_@}" "${!SIMCUDA_@}" "${!CUDA_@}"
 dir=$(mktemp -d "${TMPDIR:-/tmp}/gpuarb-playground-XXXXXX")
+chmod 711 "$dir" # root's daemon keeps the history in a process of another user, which must get in
 exec {life}> >(exec setsid "${BASH_SOURCE[0]}" --guard "$dir")
 guard=$!
 # end closes the pipe, and waits until the guard has removed everything.
