@@ -171,13 +171,12 @@ func explainNoDaemon(err error) error {
 	if !errors.As(err, &none) {
 		return err
 	}
-	advice := "start gpuarbd, or name its socket with --socket or GPUARB_SOCKET"
 	for _, attempt := range none.Tried {
 		if errors.Is(attempt.Err, unix.EACCES) {
-			advice = "join the group that owns the socket (see ls -l " + attempt.Path + "), and log in again"
+			return errors.New(mayNotConnect(attempt.Path))
 		}
 	}
-	return errors.New(none.WithAdvice(advice))
+	return errors.New(none.WithAdvice("start gpuarbd, or name its socket with --socket or GPUARB_SOCKET"))
 }
 
 // explainCall says why a daemon that accepted the connection did not do what it was asked for.

@@ -170,7 +170,7 @@ func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each fu
 		return fail(exitUnavailable, "the daemon at %s keeps no history at present: its configuration has history = \"none\", it is of an older version, "+
 			"or the history's process does not run; `gpuarb doctor` says more", client.Path())
 	case errors.Is(err, unix.EACCES):
-		return fail(exitUnavailable, "you may not connect to %s; join the group that owns %s", path, client.Path())
+		return fail(exitUnavailable, "%s", mayNotConnect(path))
 	case errors.Is(err, context.DeadlineExceeded):
 		return fail(exitUnavailable, "the history at %s does not answer", path)
 	}
