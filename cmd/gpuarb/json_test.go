@@ -33,7 +33,8 @@ var printed = map[string]reflect.Type{
 	"doctor": reflect.TypeFor[[]doctor.Finding](), "config check": reflect.TypeFor[checkResult](), "config diff": reflect.TypeFor[[]difference](), "plan": reflect.TypeFor[nowPlan](),
 	"plan --min": reflect.TypeFor[reservationPlan](), "plan --streams": reflect.TypeFor[plan](),
 	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
-	"report": reflect.TypeFor[[]report.Total](), "history": reflect.TypeFor[[]report.EndedJob](), "suggest": reflect.TypeFor[need](),
+	"limit --dry-run": reflect.TypeFor[[]limitCheck](),
+	"report":          reflect.TypeFor[[]report.Total](), "history": reflect.TypeFor[[]report.EndedJob](), "suggest": reflect.TypeFor[need](),
 }
 
 // withoutJSON lists the commands that print no data, with the reason of each.
@@ -250,7 +251,7 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 		{full.environment(t), "ps"}, {full.environment(t), "jobs"}, {full.environment(t), "queue"}, {full.environment(t), "why 7"}, {bare.environment(t), "why"}, {full.environment(t), "devices"},
 		{bare.environment(t), "ps"}, {bare.environment(t), "jobs"}, {bare.environment(t), "queue"}, {bare.environment(t), "devices"},
 		{full.environment(t), "version"}, {none, "version"}, {none, "doctor"}, {nil, "plan --arms 1 --streams 2"}, {full.environment(t), "plan"}, {bare.environment(t), "plan"},
-		{full.environment(t), "plan --arms 8 --min 2G"}, {bare.environment(t), "plan --arms 8 --min 2G"}, {full.environment(t), "limit 42"},
+		{full.environment(t), "plan --arms 8 --min 2G"}, {bare.environment(t), "plan --arms 8 --min 2G"}, {full.environment(t), "limit 42"}, {full.environment(t), "limit 42 memory.max=1 --dry-run"},
 		{full.environment(t), "limit --device 0"}, {full.environment(t), "claim"}, {bare.environment(t), "claim --device 1"},
 		{nil, "config check " + toml}, {full.environment(t), "config diff " + sound}, {full.environment(t), "config diff " + other}, {nil, "status --root " + root},
 	} {
@@ -260,6 +261,8 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 			name = strings.Join(strings.Fields(c.args)[:2], " ")
 		case strings.Contains(c.args, "--min"):
 			name = "plan --min"
+		case strings.Contains(c.args, "--dry-run"):
+			name = "limit --dry-run"
 		case strings.Contains(c.args, "--streams"):
 			name = "plan --streams"
 		}

@@ -40,6 +40,8 @@ container. A rule's stays until the configuration is read again (systemctl reloa
 What is lowered below what is held takes nothing away: nothing new is granted until enough
 was freed. The daemon logs each change (journalctl -u gpuarbd): who, whose, from what to what.
 
+With --dry-run it changes nothing, and says who would be over the new limit, and by how much. Anybody may ask that.
+
 Without LIMIT=VALUE it shows the limits in force, and which rule, flag or user set each.
 
 Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.`,
@@ -65,6 +67,7 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 		}
 	}
 	command.Flags().Bool(withFolder, false, "with --cgroup: the limit ends when the cgroup's folder is removed; without the flag it stays, also for a cgroup that is made again at the path")
+	command.Flags().Bool(dryRunFlag, false, "change nothing, and say who would be over the limit")
 	a.completeDevices(command)
 	return a.jsonFlag(command)
 }
@@ -102,6 +105,9 @@ var limitMeanings = map[string]string{
 	"memory.max": "the most memory: 4G, 25%, max", "memory.min": "what is reserved of that: 4G, 25%",
 	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
 }
+
+// dryRunFlag is the flag that changes nothing.
+const dryRunFlag = "dry-run"
 
 // withFolder is the flag for a limit that ends when the folder of its cgroup is removed.
 const withFolder = "with-folder"
@@ -144,6 +150,7 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limitTarget, error) {
 		return nil, errors.New("whose? Give a PID, --job, --user, --cgroup, --rule or --device")
 	}
 	w.request.Target = w.kind
+	w.dryRun, _ = flags.GetBool(dryRunFlag)
 	if with, _ := flags.GetBool(withFolder); with {
 		if w.kind != ipc.LimitCgroup || len(args) == 0 {
 			return nil, errors.New("--" + withFolder + " goes with a memory.max of a cgroup: gpuarb limit --cgroup PATH --" + withFolder + " memory.max=4G")
@@ -182,8 +189,17 @@ func (a *app) limit(ctx context.Context, client *ipc.Client, w *limitTarget, sty
 	if err := w.resolve(ctx, client); err != nil {
 		return err
 	}
-	if w.request.Set == 0 {
+	switch {
+	case w.request.Set&^ipc.SetWithFolder == 0 && w.dryRun:
+		return fail(exitUsage, "--%s: say which limit would be set: gpuarb limit --user ann memory.max=6G --%s", dryRunFlag, dryRunFlag)
+	case w.request.Set == 0:
 		return a.showLimits(ctx, client, w, style)
+	case w.dryRun:
+		s, err := snapshotOf(ctx, client)
+		if err != nil {
+			return err
+		}
+		return a.dryRun(s, w)
 	}
 	set := func() error { return client.SetLimit(ctx, w.request) }
 	if w.kind == ipc.LimitCgroup {

@@ -104,6 +104,7 @@ type limitTarget struct {
 	name    string // value of the flag
 	device  string // value of --device, which goes with every kind
 	request ipc.LimitRequest
+	dryRun  bool // change nothing, and say who would be over
 }
 
 // resolve looks up the names that the command line has.

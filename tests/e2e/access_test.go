@@ -10,6 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This test holds that a refused connection is explained, with what the user can do about it.
+
 // TestMayNotConnect: a user who may not connect to the daemon reads which group may, and the command that adds a user
 // to it. If only the owner may connect, the message names the owner.
 func TestMayNotConnect(t *testing.T) {
