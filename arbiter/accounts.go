@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -10,24 +11,40 @@ import (
 // This file makes the accounts of jobs for the history, from the sums that integrate.go keeps. The daemon fetches them, and end.go and refuse.go
 // record the ends of jobs.
 
-// Accounts returns the accounts of all jobs that have started and not ended. It looks at what their leases use, and whether they do
-// anything: the daemon calls it once a second.
-func (a *Arbiter) Accounts(now time.Time) []JobAccount {
-	accounts := make([]JobAccount, 0, len(a.jobs))
+// LookAtCredit looks at the credit of all leases, because a client that frees memory within its credit sends no message. It returns the number
+// of leases. The daemon calls it many times a second while there are leases.
+func (a *Arbiter) LookAtCredit(now time.Time) int {
+	for _, l := range a.leases {
+		if l.Granted()-a.idle(l) != l.lastUsed {
+			a.readUsage(l)
+		}
+	}
+	a.lookedAt = now
+	return len(a.leases)
+}
+
+// LookAtUse looks at what all leases use, and whether their processes do anything. The daemon calls it once a second.
+func (a *Arbiter) LookAtUse(now time.Time) {
+	for _, l := range a.leases {
+		a.readUsage(l)
+		l.noteCalls(now)
+	}
+	a.lookedAt = now
 	for _, j := range a.jobs {
-		if j.pending || j.recorded {
-			continue
-		}
-		for _, s := range j.sessions {
-			for _, l := range s.leases {
-				a.readUsage(l)
-				l.noteCalls(now)
-			}
-		}
 		for _, u := range j.used {
 			a.countIdle(now, j, u)
 		}
-		accounts = append(accounts, a.accountOf(now, j))
+	}
+}
+
+// Accounts returns the accounts of the jobs that have started and not ended, as far as they have changed since the last call. A job that
+// holds or reserves something changes all the time. all: also those that have not changed.
+func (a *Arbiter) Accounts(now time.Time, all bool) (accounts []JobAccount) {
+	for _, j := range a.jobs {
+		if !j.pending && !j.recorded && (all || j.untold || slices.ContainsFunc(j.used, func(u *jobUse) bool { return !u.meter.Idle() })) {
+			j.untold = false
+			accounts = append(accounts, a.accountOf(now, j))
+		}
 	}
 	return accounts
 }

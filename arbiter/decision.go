@@ -49,6 +49,7 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	a.dequeue(now, t)
 	waited := now.Sub(t.place.Since)
 	t.job.tally.waits++
+	t.job.untold = true
 	t.job.tally.waited += max(0, waited)
 	if t.lease != nil {
 		use := t.job.useOf(t.lease.device)

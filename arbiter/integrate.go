@@ -12,17 +12,21 @@ import (
 // job on that device. The daemon calls MeasureUsage after its events, before time passes: the cost of an event is that of the meters that it
 // has changed. lease.go reads what a lease uses, and accounts.go gives the sums to the daemon.
 
-// MeasureUsage counts the time until now with the amounts before the last event, and sets the amounts from now on.
-func (a *Arbiter) MeasureUsage(now time.Time) {
+// MeasureUsage counts the time until now with the amounts before the last event, and sets the amounts from now on. It reports whether an
+// amount has changed.
+func (a *Arbiter) MeasureUsage(now time.Time) (changed bool) {
+	changed = len(a.usesChanged) > 0
 	for _, u := range a.usesChanged {
 		u.meter.Measure(now)
 		u.changed = false
 	}
 	a.usesChanged = a.usesChanged[:0]
+	return changed
 }
 
-// markUsage lists a usage for the next MeasureUsage.
-func (a *Arbiter) markUsage(u *jobUse) {
+// markUsage lists a usage of a job for the next MeasureUsage.
+func (a *Arbiter) markUsage(j *job, u *jobUse) {
+	j.untold = true
 	if !u.changed {
 		u.changed = true
 		a.usesChanged = append(a.usesChanged, u)
@@ -43,9 +47,9 @@ func (a *Arbiter) countUsage(l *lease) {
 	u.meter.Now.Held += is.Held - l.metered.Held
 	u.meter.Now.Granted += is.Granted - l.metered.Granted
 	l.metered = is
-	a.markUsage(u)
+	a.markUsage(l.session.job, u)
 	if l.session.alive() {
-		u.meter.Sampled() // grant says if it was a grant
+		u.meter.Sampled(a.lookedAt) // grant says if it was a grant
 	} else {
 		u.meter.Exact()
 	}
@@ -69,7 +73,7 @@ func (a *Arbiter) countReservation(b *accounting.Budget, d *device) {
 	}
 	if u := j.useOf(d); u.meter.Now.Reserved != is {
 		u.meter.Now.Reserved = is
-		a.markUsage(u)
+		a.markUsage(j, u)
 	}
 }
 

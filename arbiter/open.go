@@ -14,7 +14,7 @@ import (
 
 // newJob adds a job with its budget and shared budgets.
 func (a *Arbiter) newJob(now time.Time, j *job) {
-	j.opened, j.lastActive = now, now
+	j.opened, j.lastActive, j.untold = now, now, true
 	a.countJob(j)
 	r := &j.request
 	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),

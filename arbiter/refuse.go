@@ -19,6 +19,7 @@ func (a *Arbiter) denied(l *lease) bool {
 	l.denied++
 	l.device.denied++
 	l.session.job.tally.refused++
+	l.session.job.untold = true
 	l.session.job.useOf(l.device).refused++
 	a.stats.Denied++
 	first := !l.session.refused

@@ -57,6 +57,7 @@ type Arbiter struct {
 
 	underPressure []*gauge // gauges where requests waited for bytes at the last MeasurePressure
 
+	lookedAt    time.Time    // time of the last look at the credit of all leases; zero: never
 	usesChanged []*jobUse    // usages whose amounts have changed since the last MeasureUsage
 	pastJobs    []JobAccount // accounts of jobs that have ended since the last call of PastJobs
 
@@ -191,6 +192,7 @@ type job struct {
 	gauge      *gauge    // pressure of the job; nil: none of its requests has waited for bytes
 	lastActive time.Time // when a client of the job last asked for or freed something
 	denial     *denial   // last refused request; nil: none
+	untold     bool      // its account has changed since the last call of Accounts
 	recorded   bool      // the account of its end is or was in Arbiter.pastJobs
 	exit       *Exit     // how its command ended; nil: not known
 	died       bool      // the process that ended last held something then

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/gpuarb/gpuarb/internal/worker"
@@ -34,6 +35,11 @@ const (
 	archiveUID  = 65533
 	// feedEvery is the time between two batches. Rows are thus never older than a second when they are written.
 	feedEvery = 900 * time.Millisecond
+	// lookEvery is the time between two looks at the credit of up to 200 leases. A free that sends no message is counted with an error of half
+	// of it.
+	lookEvery = 20 * time.Millisecond
+	// restartPause is the pause before the first restart of the process. What is not written meanwhile would be lost if the daemon died too.
+	restartPause = 20 * time.Millisecond
 	// settleAfter is the time after the start after which a job without a row has not come back.
 	settleAfter = 15 * time.Second
 )
@@ -42,7 +48,7 @@ const (
 func (d *Daemon) newArchive() *worker.Keeper {
 	var out bytes.Buffer // the last line of the process, as far as it has come
 	return worker.New(d.log, d.paths.socket, d.paths.socketMode(), worker.Job{
-		Command: rows.Command, User: archiveUser, Fallback: archiveUID, Drains: true, LogsOnce: true,
+		Command: rows.Command, User: archiveUser, Fallback: archiveUID, Drains: true, LogsOnce: true, Pause: restartPause,
 		Done: "the history is kept", Failed: "the history is not kept",
 		Prepare: func(as *syscall.Credential) error { return prepareFolder(d.paths.history, as) },
 		Started: d.feed.connect, Ended: d.feed.disconnect, Trouble: d.feed.failed,
@@ -178,43 +184,75 @@ func (d *Daemon) keepArchive(ctx context.Context) {
 		cancel()
 		<-ended
 	}()
-	next, settle := time.NewTimer(feedEvery), time.After(settleAfter)
+	next, settle, look := time.NewTimer(feedEvery), time.After(settleAfter), time.NewTimer(feedEvery)
 	defer next.Stop()
+	defer look.Stop()
 	for over := false; !over; {
 		select {
 		case <-ctx.Done():
 			over = true
+		case <-d.feed.look: // there may be leases again
+			look.Reset(d.lookAtCredit())
+			continue
+		case <-look.C:
+			look.Reset(d.lookAtCredit())
+			continue
 		case <-d.feed.wake:
 		case <-settle:
 			d.feed.settle()
 		case <-next.C:
 			next.Reset(feedEvery)
 		}
-		if d.config.Load().History.Kept == config.HistoryNone {
-			continue
-		}
-		d.countMinute()
-		d.collectAccounts()
-		if err := d.feed.send(d.now()); err != nil {
+		if err := d.feedOnce(); err != nil {
 			d.log.Error("the history is not kept", "err", err)
 			d.archive.Kill()
 		}
 	}
 }
 
-// collectAccounts puts the accounts of all jobs into the feed.
-func (d *Daemon) collectAccounts() {
+// lookAtCredit looks at the credit of all leases, and returns the time until the next look. With many leases it looks less often, so that the
+// lock is held for a small part of the time. Without leases it rests, until unlock wakes it.
+func (d *Daemon) lookAtCredit() time.Duration {
+	if d.config.Load().History.Kept == config.HistoryNone {
+		return feedEvery
+	}
+	d.feed.rests.Store(true) // before the look, so that a change after it wakes the loop
+	d.lock()
+	leases := d.arb.LookAtCredit(d.now())
+	d.unlock()
+	if leases == 0 {
+		return feedEvery
+	}
+	d.feed.rests.Store(false)
+	return min(max(lookEvery, time.Duration(leases)*lookEvery/200), feedEvery)
+}
+
+// feedOnce collects what has changed, and sends it to the history's process. An error means that the process must be ended.
+func (d *Daemon) feedOnce() error {
+	kept := d.config.Load().History.Kept != config.HistoryNone
+	ready, all := d.feed.ready()
 	d.lock()
 	now := d.now()
-	past, going := d.arb.PastJobs(), d.arb.Accounts(now)
+	d.arb.LookAtUse(now)
+	past := d.arb.PastJobs()
+	var going []arbiter.JobAccount
+	if kept && ready {
+		going = d.arb.Accounts(now, all)
+	}
 	d.unlock()
+	if !kept {
+		return nil
+	}
+	d.countMinute()
 	namesOnly := d.config.Load().Commands == config.CommandsOwn && os.Geteuid() == 0
 	for i := range past {
-		d.feed.put(rowOf(&past[i], namesOnly), true)
+		d.feed.put(rowOf(&past[i], namesOnly))
 	}
+	jobs := make([]rows.Job, len(going))
 	for i := range going {
-		d.feed.put(rowOf(&going[i], namesOnly), false)
+		jobs[i] = rowOf(&going[i], namesOnly)
 	}
+	return d.feed.send(now, jobs, all)
 }
 
 // countMinute adds the present figures of the devices. When a minute is over, it puts the means into the feed.

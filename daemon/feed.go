@@ -6,10 +6,10 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
-	"maps"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuarb/gpuarb/archive/rows"
@@ -24,30 +24,30 @@ const (
 // feedTimeout is how long the process may take to read a batch, or to answer it.
 const feedTimeout = 10 * time.Second
 
-// feed holds rows until they are written. The zero feed is empty, except for wake.
+// feed holds rows until they are written.
 type feed struct {
-	wake chan struct{} // receives when a job has ended
+	look  chan struct{} // receives when leases have changed while rests is true
+	rests atomic.Bool   // there was no lease at the last look
+	wake  chan struct{} // receives when a job has ended, or the process was started
 
 	mu      sync.Mutex
-	going   map[uint64]*feedRow // last rows of jobs that go on
-	past    []feedRow           // rows of jobs that have ended, the oldest first
+	past    []feedRow // rows of jobs that have ended, the oldest first
 	minutes []rows.Minute
 	settled settled
 	pipe    *os.File // standard input of the process; nil: there is none
 	number  uint64   // of the last batch that was sent
 	awaits  bool     // the last batch is not answered
+	all     bool     // the next batch must have all jobs
 	sentAt  time.Time
 	trouble string // why nothing is written; "": it is
 	down    bool   // because there is no process
-	lost    int    // number of rows that did not find room
 	sent    int    // number of minutes in the last batch
 }
 
-// feedRow is a row of a job.
+// feedRow is the row of a job that has ended.
 type feedRow struct {
 	rows.Job
 	number uint64 // last batch that has the row; 0: none
-	dirty  bool   // the row has changed since then
 }
 
 // settled says how far the end of the jobs that did not come back has been told.
@@ -60,33 +60,17 @@ const (
 	wasSettled
 )
 
-func newFeed() feed { return feed{wake: make(chan struct{}, 1), going: map[uint64]*feedRow{}} }
+// init makes an empty feed.
+func (f *feed) init() { f.wake, f.look, f.all = make(chan struct{}, 1), make(chan struct{}, 1), true }
 
-// put adds the row of a job. It replaces the job's earlier row.
-func (f *feed) put(j rows.Job, ended bool) {
+// put adds the row of a job that has ended.
+func (f *feed) put(j rows.Job) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if ended {
-		delete(f.going, j.ID)
-		if len(f.past) >= mostPast {
-			f.past = slices.Delete(f.past, 0, 1)
-			f.lost++
-		}
-		f.past = append(f.past, feedRow{Job: j})
-		return
+	if len(f.past) >= mostPast {
+		f.past = slices.Delete(f.past, 0, 1)
 	}
-	r := f.going[j.ID]
-	if r == nil {
-		r = &feedRow{dirty: true}
-		f.going[j.ID] = r
-	}
-	r.dirty = r.dirty || !sameRow(&r.Job, &j)
-	r.Job = j
-}
-
-// sameRow reports whether two rows of a job say the same.
-func sameRow(a, b *rows.Job) bool {
-	return slices.Equal(a.Devices, b.Devices) && maps.Equal(a.Reasons, b.Reasons) && a.Refusal == b.Refusal && a.BeganMs == b.BeganMs
+	f.past = append(f.past, feedRow{Job: j})
 }
 
 // putMinute adds the figures of a device in a minute.
@@ -110,13 +94,11 @@ func (f *feed) settle() {
 func (f *feed) connect(pipe *os.File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pipe, f.awaits = pipe, false
-	for _, r := range f.going {
-		r.dirty = true
-	}
+	f.pipe, f.awaits, f.all = pipe, false, true
 	if f.settled == toldSettled {
 		f.settled = nowSettled
 	}
+	signal(f.wake)
 }
 
 // disconnect says that the process has ended.
@@ -158,9 +140,7 @@ func (f *feed) answered(a rows.Answer) (text string, changed bool) {
 		if f.settled == toldSettled {
 			f.settled = nowSettled
 		}
-		for _, r := range f.going {
-			r.dirty = true
-		}
+		f.all = true
 		return a.Error, changed
 	}
 	f.past = slices.DeleteFunc(f.past, func(r feedRow) bool { return r.number != 0 && r.number <= a.Number })
@@ -172,9 +152,16 @@ func (f *feed) answered(a rows.Answer) (text string, changed bool) {
 	return "", changed
 }
 
-// batch returns the next batch, and the pipe for it. It returns nil if there is nothing to write, no process, or an unanswered batch. late:
-// that batch is unanswered for too long.
-func (f *feed) batch(now time.Time) (b *rows.Batch, to *os.File, late bool) {
+// ready reports whether a batch can be sent now, and whether it must have all jobs.
+func (f *feed) ready() (ready, all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.pipe != nil && !f.awaits, f.all
+}
+
+// batch returns the next batch with the rows of jobs that go on, and the pipe for it. It returns nil if there is nothing to write, no process,
+// or an unanswered batch. all: the rows are those of all jobs. late: the last batch is unanswered for too long.
+func (f *feed) batch(now time.Time, going []rows.Job, all bool) (b *rows.Batch, to *os.File, late bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -183,13 +170,7 @@ func (f *feed) batch(now time.Time) (b *rows.Batch, to *os.File, late bool) {
 	case f.awaits:
 		return nil, nil, now.Sub(f.sentAt) > feedTimeout
 	}
-	b = &rows.Batch{Number: f.number + 1, AtMs: now.UnixMilli(), Minutes: slices.Clone(f.minutes), Settled: f.settled == nowSettled}
-	for _, r := range f.going {
-		if r.dirty {
-			b.Jobs = append(b.Jobs, r.Job)
-			r.dirty = false
-		}
-	}
+	b = &rows.Batch{Number: f.number + 1, AtMs: now.UnixMilli(), Minutes: slices.Clone(f.minutes), Jobs: going, Settled: f.settled == nowSettled && (all || !f.all)}
 	for i := range f.past[:min(len(f.past), mostPast/8)] {
 		f.past[i].number = b.Number
 		b.Jobs = append(b.Jobs, f.past[i].Job)
@@ -200,16 +181,16 @@ func (f *feed) batch(now time.Time) (b *rows.Batch, to *os.File, late bool) {
 	if b.Settled {
 		f.settled = toldSettled
 	}
-	f.number, f.awaits, f.sentAt, f.sent = b.Number, true, now, len(b.Minutes)
+	f.number, f.awaits, f.all, f.sentAt, f.sent = b.Number, true, f.all && !all, now, len(b.Minutes)
 	return b, f.pipe, false
 }
 
 // errSlow is the trouble of a process that does not read or answer.
 var errSlow = errors.New("its process does not answer, and is ended")
 
-// send writes the next batch to the process. An error means that the process must be ended.
-func (f *feed) send(now time.Time) error {
-	b, to, late := f.batch(now)
+// send writes the next batch, with the rows of jobs that go on, to the process. An error means that the process must be ended.
+func (f *feed) send(now time.Time, going []rows.Job, all bool) error {
+	b, to, late := f.batch(now, going, all)
 	if late {
 		f.failed(errSlow)
 		return errSlow

@@ -40,7 +40,9 @@ func (d *Daemon) unlock() {
 		d.history.Note(decided)
 	}
 	d.arb.MeasurePressure(d.now())
-	d.arb.MeasureUsage(d.now())
+	if d.arb.MeasureUsage(d.now()) && d.feed.rests.Load() {
+		signal(d.feed.look)
+	}
 	if d.arb.HasPastJobs() {
 		signal(d.feed.wake)
 	}

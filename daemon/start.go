@@ -57,7 +57,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		change(&d.parts)
 	}
 	d.history = history.New(d.now, d.log)
-	d.feed = newFeed()
+	d.feed.init()
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })

@@ -24,15 +24,15 @@ type Meter struct {
 	sums Sums
 	was  Amounts   // amounts since at
 	at   time.Time // time up to which sums counts; zero: nothing is counted
-	seen bool      // Held was seen to change at an unknown moment after at
+	last time.Time // Held has changed at an unknown moment after this look; zero: at no unknown moment
 }
 
-// Sampled says that Now.Held was set to what a look has found: it has changed at an unknown moment since the last Measure. The sum then
-// has the mean of both values for that time.
-func (m *Meter) Sampled() { m.seen = true }
+// Sampled says that Now.Held was set to what a look has found: it has changed at an unknown moment since the last look. The sum then has the
+// mean of both values for that time.
+func (m *Meter) Sampled(last time.Time) { m.last = last }
 
 // Exact says that Now.Held has changed at this moment.
-func (m *Meter) Exact() { m.seen = false }
+func (m *Meter) Exact() { m.last = time.Time{} }
 
 // Measure counts the time up to now. From now on, Now counts. A time before the last one counts as the last one.
 func (m *Meter) Measure(now time.Time) {
@@ -40,7 +40,7 @@ func (m *Meter) Measure(now time.Time) {
 	if m.at.IsZero() || now.After(m.at) {
 		m.at = now
 	}
-	m.was, m.seen = m.Now, false
+	m.was, m.last = m.Now, time.Time{}
 }
 
 // At returns the sums up to a time. It does not change the meter.
@@ -50,8 +50,8 @@ func (m *Meter) At(now time.Time) Sums {
 		return s
 	}
 	held := float64(m.was.Held)
-	if m.seen {
-		held = (held + float64(m.Now.Held)) / 2
+	if unknown := min(now.Sub(m.last).Seconds(), span); !m.last.IsZero() && unknown > 0 {
+		held += (float64(m.Now.Held) - held) / 2 * unknown / span
 	}
 	reserved := float64(m.was.Reserved)
 	s.Held += held * span

@@ -24,7 +24,7 @@ func TestMeter(t *testing.T) {
 	}
 	m.Measure(at(5))
 	m.Now = Amounts{Held: 100}
-	m.Sampled()
+	m.Sampled(at(5))
 	m.Measure(at(6))
 	if got := m.At(at(6)).Held; got != 250 {
 		t.Errorf("from 0 to 100 bytes at some moment of a second: %v byte-seconds, want 50 more than 200", got)
@@ -32,6 +32,13 @@ func TestMeter(t *testing.T) {
 	if got := m.At(at(5)).Held; got != 250 {
 		t.Errorf("a time before the last one: %v, want 250", got)
 	}
+	m.Now.Held = 0
+	m.Sampled(at(9)) // it held 100 bytes at the last look
+	if got := m.At(at(10)).Held; got != 250+350 {
+		t.Errorf("from 100 bytes to 0 in the last of four seconds: %v, want 350 more than 250", got)
+	}
+	m.Now.Held = 100
+	m.Exact()
 	if m.Idle() {
 		t.Error("100 bytes are held")
 	}

@@ -68,8 +68,7 @@ func (a *app) reportCommand() *cobra.Command {
 how long requests waited, how many were refused, and for how long memory was held without any use (IDLE). A job
 without gpuarb run counts as well. You see your own jobs, root those of all users.
 
-The amounts are exact, except that memory which a program frees without asking the daemon counts until the daemon looks, within
-half a second.`,
+The amounts are exact, except that the daemon sees some frees up to 20 ms late, or later if there are more than 200 leases.`,
 	}, func(style report.Style) error {
 		if !slices.Contains(rows.Groupings, by) {
 			return fail(exitUsage, "--by: there is no %q; there are %s", by, strings.Join(rows.Groupings, ", "))
@@ -166,7 +165,7 @@ func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each fu
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET), errors.Is(err, io.EOF):
 		return fail(exitUnavailable, "the daemon at %s keeps no history at present: its configuration has history = \"none\", it is of an older version, "+
 			"or the history's process does not run; `gpuarb doctor` says more", client.Path())
 	case errors.Is(err, unix.EACCES):

@@ -3,6 +3,7 @@ package worker
 import (
 	"os"
 	"syscall"
+	"time"
 )
 
 // This file has the description of a worker, which the daemon gives to a Keeper.
@@ -15,8 +16,10 @@ type Job struct {
 	Connects bool   // the worker connects to the daemon's socket
 	LogsOnce bool   // a failure is logged again only if its reason changes
 	Drains   bool   // when the daemon dies, the worker reads its standard input to the end, and then ends by itself
-	Done     string // for the log: "the page is served"
-	Failed   string // for the log: "the page is not served"
+	// Pause is the time before a worker that has failed is started again, the first time; 0: half a second. It doubles each time.
+	Pause  time.Duration
+	Done   string // for the log: "the page is served"
+	Failed string // for the log: "the page is not served"
 
 	// Prepare is called before each start, with the user of the worker; nil: it is not called. credential is nil if the worker runs as the
 	// daemon's own user.

@@ -126,7 +126,8 @@ func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) 
 // no worker, the listener is closed, so that browsers are refused instead of waiting.
 func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 	at := now // after the first time: with the port that the kernel chose
-	pause := firstPause
+	first := cmp.Or(k.Pause, firstPause)
+	pause := first
 	for {
 		began := time.Now()
 		listener, err := listen(at, k.mode)
@@ -143,7 +144,7 @@ func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 			return now
 		}
 		if time.Since(began) > stableAfter {
-			pause = firstPause
+			pause = first
 		}
 		k.report(err, now, pause)
 		next := k.await(ctx, now, time.After(pause))

@@ -88,6 +88,7 @@ func TestForty(t *testing.T) {
 		})
 	}
 	all.Wait()
+	ended(m, jobs)
 	r := reported(m, "name", jobs)["forty"]
 	within(t, "forty jobs", r.Held, mibs*mib, total)
 	if r.Jobs != jobs || r.Peak != mibs*mib {

@@ -119,6 +119,41 @@ func within(t *testing.T, what string, gibHours float64, bytes float64, s span) 
 	}
 }
 
+// TestFreed: memory that a program frees and does not need any more counts until the free, although the free sends no message.
+func TestFreed(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{NoMount: true})
+	p := m.Interact(run(m, "--name", "freed", "--device", "0"))
+	before := time.Now()
+	p.Want("alloc a 1G", "ok")
+	after := time.Now()
+	time.Sleep(3 * time.Second)
+	until := time.Now()
+	p.Want("free a", "ok")
+	s := span{until.Sub(after), time.Since(before)}
+	time.Sleep(2 * time.Second)
+	p.End()
+	within(t, "freed", ended(m, 1)["freed"].Held, gib, s)
+}
+
+// TestIdle: the time in which a program holds memory and makes no call is idle.
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{NoMount: true})
+	p := m.Interact(run(m, "--name", "idle", "--device", "0"))
+	p.Want("alloc a 1G", "ok")
+	for range 15 { // busy for three seconds
+		p.Want("alloc b 1M", "ok")
+		p.Want("free b", "ok")
+		time.Sleep(200 * time.Millisecond)
+	}
+	time.Sleep(5 * time.Second)
+	p.End()
+	if ms := ended(m, 1)["idle"].IdleMs; ms < 3000 || ms > 6500 {
+		t.Errorf("idle for %d ms, want about 5000", ms)
+	}
+}
+
 // TestHeld: a report has what a job held, times the time that it held it.
 func TestHeld(t *testing.T) {
 	t.Parallel()
