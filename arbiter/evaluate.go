@@ -40,7 +40,7 @@ func (a *Arbiter) neverFits(l *lease, takes accounting.Amounts) evaluation {
 	if l.gone() {
 		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
-	if l.outside && !l.session.job.uses(l.device) {
+	if !l.mayUse() {
 		return no(ReasonDenied, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
 	most := l.maxInForce()

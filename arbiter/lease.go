@@ -12,6 +12,9 @@ import (
 // gone reports whether the device of a lease is lost, or was lost at some time since the lease was opened.
 func (l *lease) gone() bool { return l.lost || l.device.lost }
 
+// mayUse reports whether the rule allows the device of a lease, or allowed it when the lease was opened.
+func (l *lease) mayUse() bool { return !l.outside || l.session.job.uses(l.device) }
+
 // maxInForce returns the memory.max that the client sees: never more than the device can grant.
 func (l *lease) maxInForce() accounting.Bytes { return min(l.Max(), l.device.grantable()) }
 

@@ -55,7 +55,7 @@ func (a *Arbiter) DelegateStreams(id LeaseID) {
 
 // delegable reports whether a client may count its streams itself. Its contexts must keep the slot that streams need.
 func (a *Arbiter) delegable(l *lease) bool {
-	return l.session.alive() && !l.lost && l.countable() && l.contexts > 0 && l.slot != nil
+	return l.session.alive() && !l.lost && l.countable() && l.contexts > 0 && l.slot != nil && l.mayUse()
 }
 
 // countable reports whether the streams of a lease are only a number: they are not charged, and do not belong to threads.

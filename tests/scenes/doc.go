@@ -8,6 +8,7 @@
 //	a lab box with three users            lab.sh; with a daemon that dies or reloads, tests/arbitration
 //	a CI runner, eight tests on one card  eight.sh; each runner of docs/admin/ci.md, tests/readme
 //	a CI runner, 40 tests that use numba  suite.sh
+//	a machine with two cards              twocards.sh
 //	a notebook without root               notebook.sh; Jupyter and a JupyterHub, tests/notebooks
 //	somebody who writes scripts           script.sh
 //	users, groups, everybody              enable.sh
