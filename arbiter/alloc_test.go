@@ -172,7 +172,7 @@ func TestHoldersHaveTheirUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want = "5 of 5 (slots.max) taken: ann's job 1 (sleep) for 0 ms, bob's job 2 (sleep) for 0 ms, job 3 (sleep) for 0 ms and 2 more"
+	want = "5 of 5 slots (slots.max) are held by ann's job 1 (sleep) for 0 ms, bob's job 2 (sleep) for 0 ms, job 3 (sleep) for 0 ms and 2 more"
 	if n := w.arb.Notice(w.now, w.mustClaim(arbiter.JobRequest{}).Waiting); !strings.HasSuffix(n.Text, want) {
 		t.Errorf("got %q, want … %q", n.Text, want)
 	}

@@ -269,7 +269,7 @@ func TestNoWaitJobTakesSlotsAtStart(t *testing.T) {
 		return w.arb.OpenJob(w.now, r)
 	}
 	alone, _ := open(arbiter.JobRequest{Exclusive: true})
-	if _, err := open(arbiter.JobRequest{NoWait: true}); reasonOf(err) != arbiter.ReasonBusy || !strings.Contains(err.Error(), "alone there: bob's job 1") {
+	if _, err := open(arbiter.JobRequest{NoWait: true}); reasonOf(err) != arbiter.ReasonBusy || !strings.Contains(err.Error(), "held alone (--exclusive) by bob's job 1") {
 		t.Errorf("beside one that has all devices alone: %v", err)
 	}
 	w.arb.CloseJob(w.now, alone.ID)

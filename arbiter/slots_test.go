@@ -330,7 +330,7 @@ func TestHoldersComeBackWithTheirTime(t *testing.T) {
 	for _, opened := range []time.Duration{50 * time.Second, 70 * time.Second, 60 * time.Second} {
 		w.restored(arbiter.SessionRequest{Process: w.process(1000, "x"), Job: 8}, arbiter.RestoredLease{Granted: 10, Opened: ago(opened)})
 	}
-	want := "3 of 3 (slots.max) taken: bob's job 7 (sleep) for 3 h, bob's job 8 (sleep) for 70 s, bob's job 9 (sleep) for 0 ms"
+	want := "3 of 3 slots (slots.max) are held by bob's job 7 (sleep) for 3 h, bob's job 8 (sleep) for 70 s, bob's job 9 (sleep) for 0 ms"
 	if n := w.arb.Notice(w.now, w.mustClaim(arbiter.JobRequest{}).Waiting); !strings.HasSuffix(n.Text, want) {
 		t.Errorf("got %q, want … %q", n.Text, want)
 	}

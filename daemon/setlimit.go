@@ -153,7 +153,7 @@ func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, er
 	case errors.Is(err, arbiter.ErrNoJob):
 		err = refused(ipc.StatusRange, "there is no job %d (any more); `gpuarb jobs` lists them", r.ID)
 	case errors.Is(err, arbiter.ErrNoSession):
-		err = refused(ipc.StatusRange, "process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", r.ID)
+		err = refused(ipc.StatusRange, "process %d does not use gpuarb (any more); `gpuarb ps` lists those that do", r.ID)
 	case errors.Is(err, arbiter.ErrNoRule):
 		err = refused(ipc.StatusRange, "the configuration has no such rule (any more)")
 	}

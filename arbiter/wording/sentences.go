@@ -14,7 +14,7 @@ const (
 	Served         = "%s has %s after %s"
 	Has            = "has %s%s after %s" // notice to a client that waited
 	NotServed      = "%s did not get %s%s within %s: %s"
-	Cancelled      = "its request was cancelled"
+	Cancelled      = "its request was cancelled (`gpuarb queue cancel`, or a signal)"
 	TimedOut       = "it waited as long as it may"
 	OthersFirst    = "others come first"
 	RefusedFirst   = "refused so that caches of freed memory are dropped (wait_after), and the next request waits"
@@ -37,9 +37,9 @@ const (
 	MemoryHeld  = Free + Holds
 	BudgetHeld  = "of %s, %s"
 	NothingFree = "nothing is free"
-	SlotsHeld   = "%d of %d (slots.max) taken: %s"
-	DeviceHeld  = "there: %s"
-	HeldAlone   = "alone there: %s"
+	SlotsHeld   = "%d of %d slots (slots.max) are held by %s"
+	DeviceHeld  = "held by %s"
+	HeldAlone   = "held alone (--exclusive) by %s"
 	StillRuns   = "still runs: %s"
 	GiveBack    = "; `gpuarb limit --job %d memory.min=0` gives back what is reserved for what job %d left behind"
 	KeptFor     = "%s are free, but kept for %s has waited %s for %s"

@@ -197,7 +197,7 @@ func (o *jobOptions) wishes(flags *pflag.FlagSet) []string {
 
 func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
 	if o.wait.text != "" && o.noWait {
-		return errors.New("--wait and not to wait exclude each other")
+		return errors.New("--wait and --no-wait (of claim: --try) exclude each other: leave out one of the two")
 	}
 	if o.firstRefused && o.noWait {
 		return errors.New("--refuse-first: with --no-wait each request without room is refused; leave out one of the two")

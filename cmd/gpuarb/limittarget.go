@@ -50,7 +50,7 @@ var limitKinds = []limitKind{
 			return report.ProcessLimits(s, int(id))
 		},
 		unknown: func(_ figures.Snapshot, id uint64, _ string) error {
-			return fmt.Errorf("process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", id)
+			return fmt.Errorf("process %d does not use gpuarb (any more); `gpuarb ps` lists those that do", id)
 		},
 	},
 	{

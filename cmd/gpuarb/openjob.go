@@ -89,7 +89,7 @@ func (a *app) explainJob(path, said string, err error) error {
 	case errors.Is(err, ipc.StatusNoDevice):
 		code, text = exitUnavailable, errNoDevice.Error()
 	case errors.Is(err, ipc.StatusCancelled): // the exit code of a request that may not wait
-		code, text = exitBusy, "somebody cancelled its ticket"
+		code, text = exitBusy, "its request was cancelled (`gpuarb queue cancel`): start it again if it is still wanted"
 	}
 	var reply *ipc.ReplyError
 	switch gone := errors.Is(err, ipc.ErrNoDaemon) && !errors.Is(err, context.Canceled); {

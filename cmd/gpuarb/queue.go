@@ -53,7 +53,7 @@ func (a *app) cancelAll(ctx context.Context, client *ipc.Client, tickets []uint6
 		case err != nil:
 			err = &exitError{exitFailed, explainCall(client.Path(), err)}
 		case n == 0:
-			err = fail(exitFailed, "ticket %d does not wait (any more)", ticket)
+			err = fail(exitFailed, "ticket %d does not wait (any more); `gpuarb queue` lists those that do", ticket)
 		default:
 			continue
 		}

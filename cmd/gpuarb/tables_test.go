@@ -159,7 +159,7 @@ func TestQueueCancel(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	got := finish(t, gpuarb(t, daemon.environment(t), "queue", "cancel", "404", "13"))
 	wantCode(t, got, 1)
-	wantStderr(t, got, "ticket 404 does not wait (any more)")
+	wantStderr(t, got, "ticket 404 does not wait (any more); `gpuarb queue` lists those that do")
 	for _, ticket := range []uint64{404, 13} {
 		if request := await(t, "the Cancel", daemon.cancels); request != (ipc.CancelRequest{Ticket: ticket}) {
 			t.Errorf("asked for %+v, want ticket %d", request, ticket)

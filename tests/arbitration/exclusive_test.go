@@ -40,7 +40,7 @@ func TestExclusive(t *testing.T) {
 	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--exclusive", "--", "/bin/true")); r.Code != 75 {
 		t.Errorf("gpuarb run --no-wait --exclusive beside it: %d %s", r.Code, r.Stderr)
 	}
-	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", rig.Build(t, "programs/cudaprog-dlsym"))); r.Code != 75 || r.Stdout != "" || !strings.Contains(r.Stderr, "alone there") {
+	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--", rig.Build(t, "programs/cudaprog-dlsym"))); r.Code != 75 || r.Stdout != "" || !strings.Contains(r.Stderr, "held alone (--exclusive) by ") {
 		t.Errorf("a program that does not wait is started beside it: %d %q %q", r.Code, r.Stdout, r.Stderr)
 	}
 	job.CloseStdin()
@@ -141,7 +141,7 @@ func TestNoWaitSees(t *testing.T) {
 		}
 	}
 	for _, visible := range []string{"0", "all", "1,0", "0,1"} {
-		if r := run(visible); r.Code != 75 || r.Stdout != "" || !strings.Contains(r.Stderr, "alone there") {
+		if r := run(visible); r.Code != 75 || r.Stdout != "" || !strings.Contains(r.Stderr, "held alone (--exclusive) by ") {
 			t.Errorf("it sees %s, and GPU 0 is another's: %d %q %q", visible, r.Code, r.Stdout, r.Stderr)
 		}
 	}

@@ -104,7 +104,7 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	other.resume()
 	r = other.context(1, r.number, ipc.FlagRetry)
 	notice := r.parked()
-	if said := notice.Text.String(); !strings.Contains(said, "alone there: ") || strings.Contains(said, " ms") {
+	if said := notice.Text.String(); !strings.Contains(said, "held alone (--exclusive) by ") || strings.Contains(said, " ms") {
 		t.Errorf("the waiting client is told %q", said)
 	}
 	again, err := ipc.Dial(t.Context(), m.Socket)

@@ -99,7 +99,7 @@ func TestLimitsRefused(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"--job 99 memory.max=1G":              "there is no job 99 (any more); `gpuarb jobs` lists them",
-		"1 memory.max=1G":                     "process 1 is no client of this daemon (any more); `gpuarb ps` lists those that hold something",
+		"1 memory.max=1G":                     "process 1 does not use gpuarb (any more); `gpuarb ps` lists those that do",
 		"--job 1 memory.min=65M":              "memory.min",
 		"--device 7 slots.max=1":              "no device",
 		"--job 1 memory.min=8G memory.max=8G": "memory.min",

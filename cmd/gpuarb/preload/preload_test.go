@@ -317,3 +317,21 @@ func TestPageNamesEveryFile(t *testing.T) {
 		}
 	}
 }
+
+// TestEntryState checks how `gpuarb status` says how many programs of an entry run under the library.
+func TestEntryState(t *testing.T) {
+	for _, c := range []struct {
+		entry Entry
+		want  string
+	}{
+		{Entry{}, "not looked at (that takes root)"},
+		{Entry{Known: true}, "nothing runs"},
+		{Entry{Known: true, Running: 1, Loaded: 1}, "1 of 1 processes"},
+		{Entry{Known: true, Running: 3, Loaded: 2}, "2 of 3 processes"},
+		{Entry{Known: true, Running: 3}, "0 of 3 processes: those that begin from now on will"},
+	} {
+		if got := c.entry.State(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.entry, got, c.want)
+		}
+	}
+}

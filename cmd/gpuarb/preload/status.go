@@ -167,12 +167,10 @@ func (e Entry) State() string {
 		return "not looked at (that takes root)"
 	case e.Running == 0:
 		return "nothing runs"
-	case e.Loaded == e.Running:
-		return fmt.Sprintf("all %d processes", e.Loaded)
 	case e.Loaded == 0 && e.Kind == Unit:
 		return "not until it is restarted"
 	case e.Loaded == 0:
-		return fmt.Sprintf("none of %d processes; new sessions will", e.Running)
+		return fmt.Sprintf("0 of %d processes: those that begin from now on will", e.Running)
 	}
 	return fmt.Sprintf("%d of %d processes", e.Loaded, e.Running)
 }

@@ -57,7 +57,7 @@ exec 9>"$scene/held"
 until grep -qs ready "$scene/ready"; do sleep 0.02; done
 is 1 json 'len(j[0]["holders"])' gpuarb devices
 status 75 gpuarb run --no-wait -- touch "$scene/started"
-expect "no slot on GPU 0: alone there: root's job" "$scene/err"
+expect "no slot on GPU 0: held alone (--exclusive) by root's job" "$scene/err"
 status 75 gpuarb claim --try
 [ ! -s "$scene/out" ]
 # A time limit around gpuarb includes the wait; the program was not started.
@@ -81,7 +81,7 @@ wait $waiter
 until gpuarb run --no-wait -- true 2>"$scene/err"; do sleep 0.05; done
 # The daemon's log has the requests that waited, were served, gave up, waited too long and were refused.
 for said in 'level=INFO msg="root.s cudaprog-dlsym\[.*\] is refused: .*event=denied' 'level=INFO msg="root.s touch\[.*\] is refused: no slot on GPU 0: .*event=denied' \
-    'level=INFO msg="job [0-9]* (touch) waits for its memory.min of 6 GiB on GPU 0, .*event=queued' 'level=INFO msg="job [0-9]* (touch) .* its request was cancelled" event=cancelled' \
+    'level=INFO msg="job [0-9]* (touch) waits for its memory.min of 6 GiB on GPU 0, .*event=queued' 'level=INFO msg="job [0-9]* (touch) .* its request was cancelled .*event=cancelled' \
     'level=INFO msg="job [0-9]* (touch) .* it waited as long as it may; .*event=timeout' 'level=INFO msg="job [0-9]* (timeout) has its memory.min of 6 GiB .*event=served'; do
     grep -q "$said" "$scene/log" || { echo "no line of $said"; cat "$scene/log"; exit 1; }
 done
