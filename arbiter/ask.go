@@ -3,6 +3,7 @@ package arbiter
 import (
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -44,6 +45,10 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	if v := a.neverFits(l, r.takes()); v.final && !r.Place.Absent {
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
+	if r.DriverFullAgain {
+		full := &accounting.Refusal{Amount: accounting.Memory, Device: l.device.Index, Requested: r.Bytes, Limit: l.device.grantable()}
+		return a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(l.device, r.Bytes), "")
+	}
 	if r.What == WantsBytes {
 		if l.closed { // recall freed bytes before the lease is granted more
 			a.recallIfOver(now, l)
@@ -57,14 +62,14 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 			a.moveManagedAway(l, r.Bytes)
 		}
 		waited := len(a.tickets) > 0 && (l.device.waiting > 0 || len(l.session.job.tickets) > 0)
-		if l.keepsSlot() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes()) {
+		if l.keepsSlot() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && !r.DriverFull && a.grant(l, r.takes()) {
 			delete(l.bursts, r.Thread)
 			a.recordGrowth(now, l, r.Bytes)
 			return Result{Granted: true, Receipt: r.Receipt()}
 		}
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, askedBefore: r.Again, read: r.Read, place: r.Place}
+		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, askedBefore: r.Again, read: r.Read, driverFull: r.DriverFull, place: r.Place}
 	t.looked, t.waitAfter = r.Looked && !r.Chosen, r.waitAfter(l.session.job.Rule.WaitAfter)
 	if r.Fresh {
 		delete(l.bursts, r.Thread)

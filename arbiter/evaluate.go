@@ -97,7 +97,7 @@ func (a *Arbiter) evaluateLease(t *ticket) evaluation {
 	}
 	a.checkPermits(t, s, permit.Kinds{permit.Slot: !a.needsNoSlot(l, t.thread)}, l.session.slots)
 	if payer.Growth(t.memory(need)[accounting.Present], nil) > 0 {
-		a.checkLimit(t, s, &s.device.bytes, slices.Contains(tight, nil))
+		a.checkLimit(t, s, &s.device.bytes, slices.Contains(tight, nil) || t.driverFull && need > s.device.Total.Less(s.device.shown))
 	}
 	return s.evaluation()
 }

@@ -153,6 +153,22 @@ func firstPart(message string) string {
 	return fmt.Sprintf(wording.LastWhy, first)
 }
 
+// driverFull returns the message for n bytes that budgets and device allow, and for which the driver had no memory. It names the largest
+// programs that the device shows.
+func (a *Arbiter) driverFull(d *device, n accounting.Bytes) string {
+	var top topHolders
+	for pid, figure := range d.figures {
+		i := slices.IndexFunc(d.byPID[pid], func(l *lease) bool { return l.reads(figure) })
+		if i >= 0 {
+			top.insert(memoryHolder{figure.Bytes, d.byPID[pid][i]})
+		}
+	}
+	for i := range d.unmanagedBy {
+		top.insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
+	}
+	return fmt.Sprintf(wording.DriverFull, d, n.Human(), cmp.Or(top.text(time.Time{}, nil, nil), wording.ShowsNone))
+}
+
 // explainThreads returns the message for a thread whose objects cannot be tracked.
 func (a *Arbiter) explainThreads(l *lease, thread uint32) string {
 	uid, name := l.session.process.UID, l.session.name()

@@ -109,10 +109,16 @@ func (r *Reading) Apply(now time.Time) {
 		a.changed()
 	}
 	var strangers []ProcessUsage
+	shown := d.shown
+	d.shown = 0
 	for _, p := range r.figures {
+		d.shown = d.shown.Plus(p.Bytes)
 		if p.Bytes > 0 && !d.isClient(p) {
 			strangers = append(strangers, p)
 		}
+	}
+	if d.shown < shown { // requests that wait for the device to show room may have it
+		a.changed()
 	}
 	a.readUnmanaged(now, d, strangers)
 	a.updateCapacity(now, d)

@@ -120,6 +120,7 @@ type device struct {
 	figures     map[int]ProcessUsage // usage of each process by the last reading, by PID
 	began       time.Time            // when the last reading began; zero: the device was never read
 	early       bool                 // the last reading was an early one
+	shown       accounting.Bytes     // bytes of all processes by the last reading
 
 	permits  permit.Sets[*job, *session, *holder]
 	live     *rules.Limits // live limits of the device; nil: none
@@ -341,6 +342,7 @@ type ticket struct {
 	waitAfter   int  // number of requests in a burst that are refused instead of waiting
 	first       bool // the request was refused because of waitAfter
 	read        bool // Request.Read
+	driverFull  bool // Request.DriverFull
 	priority    int
 	deadline    time.Time // when the ticket is refused as timed out; zero: never
 	absentUntil time.Time // when the place of an absent client is dropped; zero: the client is present

@@ -179,7 +179,12 @@ type Request struct {
 	Again   bool   // the last answer was ReasonCrowded: refuse with ReasonCancelled if the requests of the job have just been cancelled
 	Noticed bool   // the objects exist already: the request is never refused and never waits
 	Read    bool   // the daemon has waited for readings: decide now, without ReasonReading
-	Place   Place  // place of a resubmitted request
+	// The driver had no memory for these bytes, which had been granted, and the device has been read since. The request is not granted until
+	// the device shows room.
+	DriverFull bool
+	// The driver had no memory again: the request is refused, with the programs that the device shows.
+	DriverFullAgain bool
+	Place           Place // place of a resubmitted request
 }
 
 // Room is the answer to a program's memory query, in bytes.

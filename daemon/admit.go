@@ -19,7 +19,8 @@ import (
 func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
 	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes),
 		Managed: req.Kind == ipc.MemoryManaged, Thread: req.Thread, Fresh: req.Flags&ipc.FlagFresh != 0,
-		Looked: req.Flags&(ipc.FlagCaches|ipc.FlagNoCaches) != 0, Caches: req.Flags&ipc.FlagCaches != 0, Chosen: req.Flags&ipc.FlagChosen != 0})
+		Looked: req.Flags&(ipc.FlagCaches|ipc.FlagNoCaches) != 0, Caches: req.Flags&ipc.FlagCaches != 0, Chosen: req.Flags&ipc.FlagChosen != 0,
+		DriverFull: req.Flags&ipc.FlagDriverFull != 0, DriverFullAgain: req.Flags&ipc.FlagDriverFullAgain != 0})
 }
 
 // stream answers a request for streams (a positive count), or a report that streams are gone (a negative count).
@@ -51,7 +52,13 @@ func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
 func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
 	r.NoWait, r.Aside, r.Again = flags&ipc.FlagNoWait != 0, flags&ipc.FlagAside != 0, flags&ipc.FlagAgain != 0
 	retry := flags&ipc.FlagRetry != 0
-	for began := cl.d.now(); ; retry = false {
+	began := cl.d.now()
+	if r.DriverFull || r.DriverFullAgain {
+		if err := cl.readDevice(slot); err != nil {
+			return err
+		}
+	}
+	for ; ; retry = false {
 		out, device, err := cl.decide(h, slot, retry, &r)
 		if err != nil || out.Waiting != 0 {
 			return err
@@ -63,6 +70,19 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 		r.Read = left <= 0
 		cl.turn.WhileReleased(func() { cl.d.awaitReading(device, left) })
 	}
+}
+
+// readDevice waits, for readingPatience at most, for a reading of the device of a lease, because the driver had no
+// memory for what was granted there.
+func (cl *client) readDevice(slot uint32) error {
+	d := cl.d
+	cl.takeLock()
+	l, err := cl.leaseLocked(slot)
+	d.unlock()
+	if err == nil {
+		cl.turn.WhileReleased(func() { d.awaitReading(l.Device, readingPatience) })
+	}
+	return err
 }
 
 // readingPatience is how long a request may take because readings have not shown contexts yet. It is less than the time

@@ -198,7 +198,7 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 // the session can end at any moment and closes its own. −1: the page is not wanted.
 func (d *Daemon) helloReplyLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices())), OnLoss: lossOf(d.config.Load()),
-		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies | ipc.AbleAside | ipc.AbleFirst, HostMax: uint64(d.arb.HostMax(s.id))}
+		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies | ipc.AbleAside | ipc.AbleFirst | ipc.AbleDriverFull, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
 	}

@@ -61,7 +61,7 @@ func (r *reader) run(ctx context.Context) {
 		if compare {
 			compared = began
 		} else {
-			early = r.unread(began)
+			early = r.awaited() || r.unread(began)
 		}
 		r.read(began, compare || early, early)
 		r.findKeepers() // for dead processes whose memory is still in use

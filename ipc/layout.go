@@ -198,13 +198,14 @@ type HelloReply struct {
 
 // Abilities of a daemon beyond this version's first messages (HelloReply.Flags).
 const (
-	AbleRoom     uint32 = 1   // answers Room; 2 was Measure
-	AbleObjects  uint32 = 4   // answers Objects, and lets the client count streams: LeaseSlot.Streams
-	AbleDriver   uint32 = 8   // answers Driver
-	AbleCopies   uint32 = 16  // answers Copies
-	AbleAside    uint32 = 32  // accepts FlagAside and FlagAgain
-	AbleEmptiest uint32 = 64  // accepts JobEmptiest; told to tools
-	AbleFirst    uint32 = 128 // accepts FlagFresh, FlagCaches, FlagNoCaches and FlagChosen
+	AbleRoom       uint32 = 1   // answers Room; 2 was Measure
+	AbleObjects    uint32 = 4   // answers Objects, and lets the client count streams: LeaseSlot.Streams
+	AbleDriver     uint32 = 8   // answers Driver
+	AbleCopies     uint32 = 16  // answers Copies
+	AbleAside      uint32 = 32  // accepts FlagAside and FlagAgain
+	AbleEmptiest   uint32 = 64  // accepts JobEmptiest; told to tools
+	AbleFirst      uint32 = 128 // accepts FlagFresh, FlagCaches, FlagNoCaches and FlagChosen
+	AbleDriverFull uint32 = 256 // accepts FlagDriverFull and FlagDriverFullAgain
 )
 
 // WaitingReply has the state of a waiting request. The daemon sends it with StatusWaiting each time that its content
@@ -350,6 +351,13 @@ const (
 	// FlagChosen (Alloc): FlagCaches or FlagNoCaches is the choice of the program's environment, and holds whatever
 	// the rule says.
 	FlagChosen uint32 = 512
+	// FlagDriverFull (Alloc): the driver had no memory for these bytes, although they had been granted. The client has
+	// released them. The daemon reads the device first. If the request may wait, it waits until the device shows room.
+	// Only a daemon with AbleDriverFull knows this flag and the next one.
+	FlagDriverFull uint32 = 1024
+	// FlagDriverFullAgain (Alloc): the driver had no memory for the bytes that a request with FlagDriverFull was
+	// granted. The answer is always a refusal. Its text names the programs that the device shows.
+	FlagDriverFullAgain uint32 = 2048
 )
 
 // AllocRequest asks for bytes that the credit does not cover. Granted bytes belong to the asking thread; they never
@@ -358,7 +366,7 @@ type AllocRequest struct {
 	Slot   uint32
 	Kind   uint32
 	Bytes  uint64
-	Flags  uint32 // FlagRetry, FlagNoWait, FlagAside, FlagAgain, FlagFresh, FlagCaches, FlagNoCaches, FlagChosen
+	Flags  uint32 // FlagRetry, FlagNoWait, FlagAside, FlagAgain, FlagFresh, FlagCaches, FlagNoCaches, FlagChosen, FlagDriverFull, FlagDriverFullAgain
 	Thread uint32 // the asking thread, numbered by the client from 1; 0: unknown
 }
 

@@ -82,7 +82,7 @@ func (m *AllocRequest) validate() *ProtocolError {
 	case m.Bytes == 0:
 		return refuse(StatusRange, "AllocRequest.Bytes is 0")
 	}
-	return bits("AllocRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagAside|FlagAgain|FlagFresh|FlagCaches|FlagNoCaches|FlagChosen)
+	return bits("AllocRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagAside|FlagAgain|FlagFresh|FlagCaches|FlagNoCaches|FlagChosen|FlagDriverFull|FlagDriverFullAgain)
 }
 
 func (m *HelloRequest) validate() *ProtocolError {

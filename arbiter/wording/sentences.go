@@ -77,6 +77,8 @@ const (
 	OutOfMemory  = "out of memory on %s: asked %s, %s left of %s"
 	TooLarge     = "out of memory on %s: asked %s, more than %s could ever hold"
 	OwnProcesses = "; its processes share this budget: with `gpuarb run --per-process` each has its own"
+	DriverFull   = "out of memory on %s: the driver has no room for %s that the budgets allow; the device shows: %s"
+	ShowsNone    = "no program"
 	WouldWait    = "%s: what %s asks for would have to wait: %s"
 	NoStream     = "no stream on %s: asked %d, and %d of %d (streams.max) are in use; destroy some, or raise the limit"
 	NoSlot       = "no slot on %s"

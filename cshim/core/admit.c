@@ -241,8 +241,12 @@ static bool is_no_room(uint32_t status) {
            status == GA_STATUS_DEVICE_FULL;
 }
 
+// Admits bytes by a request with these flags. GA_FLAG_NO_WAIT: never waits, and reports no refusal.
+// GA_FLAG_DRIVER_FULL: only the daemon can admit them.
 static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                           bool no_wait, uint16_t *tag) {
+                           uint32_t flags, uint16_t *tag) {
+    bool no_wait = flags & GA_FLAG_NO_WAIT;
+    bool driver_full = flags & GA_FLAG_DRIVER_FULL;
     uint32_t epoch = atomic_load(&root->link_epoch);
     enum ga_way way = ga_session_attach(root, device);
     if (way != GA_WAY_ASK)
@@ -252,11 +256,10 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
     bool hopeless = ga_admit_exceeds(root, device, bytes);
     if (!hopeless && !no_wait)
         ga_interface_reap(root, device, 0);
-    if (ga_admit_fast(root, device, bytes, tag))
+    if (!driver_full && ga_admit_fast(root, device, bytes, tag))
         return ACQUIRED;
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
-    uint32_t flags = no_wait ? GA_FLAG_NO_WAIT : 0;
     for (int tries = 1;; tries++) {
         struct before before = read_before(root, device);
         epoch = atomic_load(&root->link_epoch);
@@ -287,8 +290,9 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
         // If other jobs use the room, the daemon has just decided whether to wait for them: do not
         // wait again.
         flags = status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT;
-        if (ga_admit_fast(root, device, bytes, tag))
+        if (!driver_full && ga_admit_fast(root, device, bytes, tag))
             return ACQUIRED;
+        flags |= driver_full ? GA_FLAG_DRIVER_FULL : 0;
     }
     report_refusal(root, text);
     ga_log("refused: %u bytes on device %u (status %u, remaining %u)", bytes, (uint64_t)device,
@@ -304,7 +308,7 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         return true;
     }
     do {
-        result = admit(root, device, bytes, kind, false, tag);
+        result = admit(root, device, bytes, kind, 0, tag);
     } while (result == ANOTHER_LINK);
     return result == ACQUIRED;
 }
@@ -312,7 +316,28 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
 bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                       uint16_t *tag) {
     return ga_admit_fast(root, device, bytes, tag) ||
-           admit(root, device, bytes, kind, true, tag) == ACQUIRED;
+           admit(root, device, bytes, kind, GA_FLAG_NO_WAIT, tag) == ACQUIRED;
+}
+
+GA_NOINLINE bool ga_admit_again(struct ga_root *root, struct ga_entry *entry) {
+    enum admitted result;
+    ga_release_entry(root, entry);
+    if (!(atomic_load(&root->able) & GA_ABLE_DRIVER_FULL))
+        return false;
+    do {
+        result =
+            admit(root, entry->device, entry->bytes, entry->kind, GA_FLAG_DRIVER_FULL, &entry->tag);
+    } while (result == ANOTHER_LINK);
+    return result == ACQUIRED;
+}
+
+GA_NOINLINE void ga_admit_report_full(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_reply reply;
+    enum ga_way way;
+    if (ask(root, entry->device, entry->bytes, entry->kind, GA_FLAG_DRIVER_FULL_AGAIN, &reply,
+            &way) == REFUSED &&
+        ga_message_fits(&reply, sizeof reply.body.alloc))
+        report_refusal(root, reply.body.alloc.text);
 }
 
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes) {

@@ -24,6 +24,14 @@ bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32
 bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                       uint16_t *tag);
 
+// Admits the bytes of an entry again, because the driver had no memory for them. The daemon reads
+// the device first. If the policy says so, the request waits until the device shows room. The bytes
+// must be in flight. False: refused; nothing is acquired any more.
+bool ga_admit_again(struct ga_root *root, struct ga_entry *entry);
+// Reports to the user that the driver had no memory again for bytes that ga_admit_again admitted.
+// The bytes must be released. Does nothing without a daemon that knows of such bytes.
+void ga_admit_report_full(struct ga_root *root, const struct ga_entry *entry);
+
 // Admits bytes out of the credit word, without asking the daemon. False: nothing was acquired.
 static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t bytes,
                                  uint16_t *tag) {

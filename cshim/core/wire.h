@@ -165,6 +165,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply
 #define GA_ABLE_ASIDE 0x20u
 #define GA_ABLE_EMPTIEST 0x40u
 #define GA_ABLE_FIRST 0x80u
+#define GA_ABLE_DRIVER_FULL 0x100u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -298,6 +299,8 @@ _Static_assert(offsetof(struct ga_wire_attach_reply, slot_scope) == 28, "AttachR
 #define GA_FLAG_CACHES 0x80u
 #define GA_FLAG_NO_CACHES 0x100u
 #define GA_FLAG_CHOSEN 0x200u
+#define GA_FLAG_DRIVER_FULL 0x400u
+#define GA_FLAG_DRIVER_FULL_AGAIN 0x800u
 
 struct ga_wire_alloc_request {
     uint32_t slot;

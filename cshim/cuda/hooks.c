@@ -127,14 +127,24 @@ static ga_result init_copy(size_t place, unsigned int flags) {
     })
 // The handle or address that the driver has made, as a number; 0: the driver failed.
 #define GA_MADE(result, at) ((result) == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (at) : 0)
+// Calls the driver for an admitted allocation, once more if the driver had no memory.
+#define GA_CALLS(call)                                                                             \
+    ({                                                                                             \
+        bool again = false;                                                                        \
+        ga_result answer;                                                                          \
+        do                                                                                         \
+            answer = (call);                                                                       \
+        while (ga_cuda_allocation_retry(&c, answer, &again));                                      \
+        answer;                                                                                    \
+    })
 #define GA_ALLOCATES(real, opened, undo, address, ...)                                             \
     GA_ADMITS(ga_allocation, opened, ({                                                            \
-                  ga_result made = real(address, __VA_ARGS__);                                     \
+                  ga_result made = GA_CALLS(real(address, __VA_ARGS__));                           \
                   ga_cuda_allocation_settle(&c, made, GA_MADE(made, address), undo);               \
               }))
 #define GA_ALLOCATES_PITCHED(real, undo, address, pitch, width, height, element)                   \
     GA_ADMITS(ga_allocation, ga_cuda_memory_open_pitched(&c, width, height), ({                    \
-                  ga_result made = real(address, pitch, width, height, element);                   \
+                  ga_result made = GA_CALLS(real(address, pitch, width, height, element));         \
                   ga_cuda_memory_settle_pitched(&c, made, GA_MADE(made, address),                  \
                                                 GA_MADE(made, pitch) * (height), undo);            \
               }))
@@ -157,7 +167,7 @@ static ga_result init_copy(size_t place, unsigned int flags) {
               ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
 #define GA_CREATES_ARRAY(real, shape, levels, space, array, ...)                                   \
     GA_ADMITS(ga_allocation, ga_cuda_array_open(&c, shape, levels), ({                             \
-                  ga_result made = real(array, __VA_ARGS__);                                       \
+                  ga_result made = GA_CALLS(real(array, __VA_ARGS__));                             \
                   ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});   \
               }))
 

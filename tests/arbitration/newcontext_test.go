@@ -1,6 +1,8 @@
 package arbitration
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -57,5 +59,54 @@ func TestOnlyAReadingIsMissing(t *testing.T) {
 	p.Expect("alloc b err 2") // the device has no room for it, whatever a context costs
 	p.Wait()
 	neverLacked(m)
+	idle(m)
+}
+
+// TestTheDriverHasLessThanTheBooks: a program without the library takes memory that no reading has shown yet, and a program that may wait is
+// granted more than is left. The driver refuses that. The program waits until the device shows room, and goes on. A program that may not
+// wait is refused, with the name of the program that the device shows.
+func TestTheDriverHasLessThanTheBooks(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"}})
+	program := rig.Build(t, "programs/cudaprog-dlsym")
+	waits, asks := m.Interact(m.Gpuarb("run", "--wait", "--", program)), m.Interact(m.Gpuarb("run", "--no-wait", "--", program))
+	waits.Want("alloc first 1M", "ok")
+	asks.Want("alloc first 1M", "ok")
+	m.Sim("hang", "0") // from now on no reading shows what the stranger takes
+	stranger := m.Interact(m.Command(m.Env(), program))
+	stranger.Want("alloc a 5G", "ok")
+	pid := stranger.PID()
+	waits.Tell("alloc a 6G")
+	asks.Tell("alloc a 6G")
+	rig.Eventually(t, "the driver has refused both", func() bool { return m.SimNumber("lacked", "0") >= 2 })
+	m.Sim("answer", "0")
+	if got := asks.Line(); got != "alloc a err 2" {
+		t.Errorf("%q", got)
+	}
+	waiting(m, 1)
+	stranger.End()
+	waits.Expect("alloc a ok")
+	waits.End()
+	if said := asks.End(); !strings.Contains(said, "out of memory on GPU 0: asked 6 GiB") || !strings.Contains(said, fmt.Sprintf("cudaprog-dlsym[%d] 5 GiB (unmanaged)", pid)) {
+		t.Errorf("it says %q", said)
+	}
+	idle(m)
+}
+
+// TestTheDriverRefusesForGood: the driver has no memory for what the books and the device's own figures allow. Its error goes through, with
+// the programs that the device shows.
+func TestTheDriverRefusesForGood(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"}})
+	p := m.Interact(m.Gpuarb("run", "--wait", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc first 1G", "ok")
+	m.Sim("fail", "cuMemAlloc_v2:*:2")
+	p.Want("alloc a 1G", "err 2")
+	m.Sim("clear")
+	p.Want("alloc a 6G", "ok")
+	pid := p.PID()
+	if said, want := p.End(), fmt.Sprintf("out of memory on GPU 0: the driver has no room for 1 GiB that the budgets allow; the device shows: %s's cudaprog-dlsym[%d] 1 GiB", rig.User(), pid); !strings.Contains(said, want) {
+		t.Errorf("it says %q, not %q", said, want)
+	}
 	idle(m)
 }
