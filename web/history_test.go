@@ -211,6 +211,10 @@ func TestHistoryBeginsWithThePast(t *testing.T) {
 	if rest := p.points(t.Context(), noon.Add(-7*time.Minute), noon); len(rest) != 1 {
 		t.Errorf("%d points are left of the last seven minutes", len(rest))
 	}
+	hour := past{of: span{"hour", time.Minute, 60}, ask: p.ask}
+	if all := hour.points(t.Context(), noon.Add(-time.Hour), noon); len(all) != 5 || all[4].devices[0].used != 400 || !all[4].at.Equal(noon.Add(-6*time.Minute)) {
+		t.Errorf("the hour begins with %v", all)
+	}
 	away := past{of: day, ask: func(context.Context, time.Time, time.Time, func(rows.Minute)) error { return errAway }}
 	if got := away.points(t.Context(), noon, noon); len(got) > 0 || away.known {
 		t.Errorf("without an answer there are %v", got)

@@ -15,7 +15,7 @@ import (
 
 const (
 	// Time limit of an answer of the history. Until it comes, a span has only its own points.
-	pastTimeout = 5 * time.Second
+	pastTimeout = 15 * time.Second
 	// Pause before the history is asked again, if it did not answer.
 	pastPause = 10 * time.Second
 )

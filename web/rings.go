@@ -32,7 +32,8 @@ const missedSteps = 4
 // history keeps the points of all spans.
 type history struct {
 	mu    sync.Mutex
-	rings []*ring // one for each span
+	rings []*ring   // one for each span
+	first time.Time // time of the first state; zero: none yet
 }
 
 func newHistory(of ...span) *history {
@@ -51,6 +52,9 @@ func (h *history) add(at time.Time, s *figures.Snapshot) {
 	p := pointOf(at, s)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.first.IsZero() {
+		h.first = at
+	}
 	h.rings[0].put(p)
 	for _, r := range h.rings[1:] {
 		ended := false
@@ -74,7 +78,7 @@ func (h *history) points(of int) []point {
 func (h *history) began() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.rings[len(h.rings)-1].began
+	return h.first
 }
 
 // ring keeps the newest points of a span.
@@ -107,7 +111,7 @@ func (r *ring) points() (all []point) {
 // the point of the step.
 func (r *ring) gather(p point) (ended point, ok bool) {
 	if r.until.IsZero() || p.at.Before(r.until.Add(-r.step)) || p.at.After(r.until.Add(r.step)) { // the first point, or the clock was set
-		r.until = p.at.Truncate(r.step).Add(r.step)
+		r.until = p.at.Add(-1).Truncate(r.step).Add(r.step)
 		r.sum = average{}
 	}
 	if r.began.IsZero() {

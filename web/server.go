@@ -51,7 +51,7 @@ type server struct {
 	watcher *watcher
 	metrics cachedText
 	history map[string]*cachedText // by the name of a span
-	pasts   []*past                // by the index of a span; the first is not used
+	pasts   []*past                // by the index of a span
 }
 
 // newServer makes a server. state and metrics ask the daemon for its state and its metrics.
@@ -60,11 +60,16 @@ func newServer(state func(context.Context) (figures.Snapshot, error), metrics fu
 	s := &server{watcher: w, metrics: cachedText{make: metrics}, history: map[string]*cachedText{}}
 	for i, of := range spans {
 		p := &past{of: of}
+		if of.step < time.Minute {
+			p.of = span{of.name, time.Minute, int(of.length() / time.Minute)}
+		}
 		s.pasts = append(s.pasts, p)
 		s.history[of.name] = &cachedText{make: func(ctx context.Context) ([]byte, error) {
 			points := w.history.points(i)
-			if began := w.history.began(); i > 0 && !began.IsZero() {
-				points = append(slices.Clip(p.points(ctx, time.Now().Add(-of.length()), began)), points...)
+			if began := w.history.began(); !began.IsZero() {
+				if before := p.points(ctx, time.Now().Add(-of.length()), began); len(before) > 0 {
+					points = slices.Concat(before, []point{{at: began}}, points) // with a gap between
+				}
 			}
 			return historyJSON(of, points, w.events)
 		}}
@@ -72,7 +77,7 @@ func newServer(state func(context.Context) (figures.Snapshot, error), metrics fu
 	return s
 }
 
-// readPast has the longer spans begin with what a history knows.
+// readPast lets all spans begin with what a history knows.
 func (s *server) readPast(ask func(context.Context, time.Time, time.Time, func(rows.Minute)) error) {
 	for _, p := range s.pasts {
 		p.ask = ask

@@ -40,22 +40,28 @@ func TestFullPast(t *testing.T) {
 	m.Kill()
 	m.Start()
 	m.url()
-	rig.Eventually(t, "the page knows of that minute", func() bool {
-		var day struct {
-			Times   []int64 `json:"times_ms"`
-			Devices []struct {
-				Peak []*uint64 `json:"peak_bytes"`
-			} `json:"devices"`
-		}
-		if err := json.Unmarshal([]byte(get(t, url+"history?span=day")), &day); err != nil || len(day.Devices) == 0 {
-			return false
-		}
-		for i, at := range day.Times {
-			if peak := day.Devices[0].Peak[i]; peak != nil && *peak == 3<<30 && at <= minute.Add(3*time.Minute).UnixMilli() {
-				return true
-			}
-		}
-		return false
-	})
+	for _, span := range []string{"hour", "day"} {
+		rig.Eventually(t, "the page knows of that minute in the "+span, func() bool { return knows(t, url, span, minute) })
+	}
 	p.End()
+}
+
+// knows reports whether a span of the page has a point with 3 GiB in a minute, or in the step that it is in.
+func knows(t *testing.T, url, span string, minute time.Time) bool {
+	t.Helper()
+	var day struct {
+		Times   []int64 `json:"times_ms"`
+		Devices []struct {
+			Peak []*uint64 `json:"peak_bytes"`
+		} `json:"devices"`
+	}
+	if err := json.Unmarshal([]byte(get(t, url+"history?span="+span)), &day); err != nil || len(day.Devices) == 0 {
+		return false
+	}
+	for i, at := range day.Times {
+		if peak := day.Devices[0].Peak[i]; peak != nil && *peak == 3<<30 && at <= minute.Add(3*time.Minute).UnixMilli() {
+			return true
+		}
+	}
+	return false
 }
