@@ -283,7 +283,7 @@ func TestProcessErrors(t *testing.T) {
 	}
 }
 
-// TestUtilisation: the mean by process since the reading before the last one; entries that a driver left unset do not
+// TestUtilisation: the larger figure of the last two readings, of new samples alone; entries that a driver left unset do not
 // count, and a driver that cannot tell is not one at rest.
 func TestUtilisation(t *testing.T) {
 	var since uint64
@@ -304,17 +304,18 @@ func TestUtilisation(t *testing.T) {
 	}
 	step("two processes", []nvml.ProcessUtilizationSample{{Pid: 7, TimeStamp: 100, SmUtil: 30}, {Pid: 8, TimeStamp: 90, SmUtil: 5}},
 		nvml.SUCCESS, 0, map[int]int{7: 30, 8: 5})
-	step("unset entries", []nvml.ProcessUtilizationSample{{}, {Pid: 9, TimeStamp: 1 << 40, SmUtil: 4000}, {Pid: 7, TimeStamp: 200, SmUtil: 40}},
-		nvml.SUCCESS, 0, map[int]int{7: 40})
+	step("unset entries", []nvml.ProcessUtilizationSample{{}, {Pid: 9, TimeStamp: 1 << 40, SmUtil: 4000}, {Pid: 8, TimeStamp: 90, SmUtil: 5}, {Pid: 7, TimeStamp: 200, SmUtil: 40}},
+		nvml.SUCCESS, 100, map[int]int{7: 40, 8: 5})
 	step("two samples", []nvml.ProcessUtilizationSample{{Pid: 7, TimeStamp: 250, SmUtil: 10}, {Pid: 7, TimeStamp: 300, SmUtil: 20}},
-		nvml.SUCCESS, 100, map[int]int{7: 20})
-	step("no samples", nil, nvml.ERROR_NOT_FOUND, 200, map[int]int{})
-	step("not supported", nil, nvml.ERROR_NOT_SUPPORTED, 200, nil)
-	step("no permission", nil, nvml.ERROR_NO_PERMISSION, 200, nil)
+		nvml.SUCCESS, 200, map[int]int{7: 40})
+	step("no new samples", nil, nvml.ERROR_NOT_FOUND, 300, map[int]int{7: 20})
+	step("none again", nil, nvml.ERROR_NOT_FOUND, 300, map[int]int{})
+	step("not supported", nil, nvml.ERROR_NOT_SUPPORTED, 300, nil)
+	step("no permission", nil, nvml.ERROR_NO_PERMISSION, 300, nil)
 	device.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {
 		return make([]nvml.ProcessUtilizationSample, 1)[:len(samples)+2], nvml.ERROR_INSUFFICIENT_SIZE // as the binding does
 	}
-	step("processes come between the binding's questions", nil, nvml.SUCCESS, 200, nil)
+	step("processes come between the binding's questions", nil, nvml.SUCCESS, 300, nil)
 	if got := fakeSource(device, nvmlOptional{}).utilisation(); got != nil {
 		t.Errorf("the library lacks the function: %v", got)
 	}

@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -14,8 +15,9 @@ type nvmlSource struct {
 	host *nvmlHost
 	uuid string
 
-	mu      sync.Mutex // guards the field below
-	sampled [2]uint64  // times of the latest samples of utilisation in the last two readings that had some, the later one first; in µs
+	mu      sync.Mutex  // guards the fields below
+	sampled uint64      // time of the latest sample of utilisation that was read, in µs by the driver's clock
+	last    map[int]int // utilisation of the last reading, by PID
 }
 
 // usage reports a lost device as Usage.Lost, and makes the library look for the device again.
@@ -49,8 +51,9 @@ func (s *nvmlSource) read() (Usage, error) {
 	return Usage{Processes: list, ProcessesKnown: known}, nil
 }
 
-// utilisation returns the mean utilisation by each process since the reading before the last one, so that a reading
-// between two samples of the driver does not show 0. The driver lists busy processes only.
+// utilisation returns the larger utilisation of the last two readings by each process, so that a reading between two
+// samples of the driver does not show 0. The driver lists busy processes only, and keeps old samples: each reading asks
+// for those that are new.
 func (s *nvmlSource) utilisation() map[int]int {
 	device, err := s.host.beginDeviceCall(s.uuid)
 	if err != nil {
@@ -62,21 +65,23 @@ func (s *nvmlSource) utilisation() map[int]int {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	samples, ret := samplesOf(device, s.sampled[1])
+	samples, ret := samplesOf(device, s.sampled)
 	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_FOUND {
 		return nil
 	}
-	byPID, latest := make(map[int]int, len(samples)), s.sampled[0]
+	now, since := make(map[int]int, len(samples)), s.sampled
 	for _, p := range samples {
-		if ret == nvml.SUCCESS && p.Pid > 0 && p.SmUtil <= 100 { // some drivers leave entries of the list unset
-			byPID[int(p.Pid)] = max(byPID[int(p.Pid)], int(p.SmUtil))
-			latest = max(latest, p.TimeStamp)
+		if ret == nvml.SUCCESS && p.Pid > 0 && p.SmUtil <= 100 && p.TimeStamp > since { // some drivers leave entries of the list unset
+			now[int(p.Pid)] = max(now[int(p.Pid)], int(p.SmUtil))
+			s.sampled = max(s.sampled, p.TimeStamp)
 		}
 	}
-	if latest > s.sampled[0] {
-		s.sampled = [2]uint64{latest, s.sampled[0]}
+	both := maps.Clone(now)
+	for pid, percent := range s.last {
+		both[pid] = max(both[pid], percent)
 	}
-	return byPID
+	s.last = now
+	return both
 }
 
 // samplesOf asks for the samples after a time. The binding asks twice, for the number and for the list. If processes

@@ -140,8 +140,8 @@ func TestNVMLUtilisation(t *testing.T) {
 		t.Errorf("the device is divided: %+v", d)
 	}
 	m.sim("busy", pid, "0", "0")
-	if d := m.nvml()[0]; d.BusyCode != nvml.ERROR_NOT_FOUND {
-		t.Errorf("the process does nothing any more: %+v", d)
+	if d := m.nvml()[0]; d.BusyCode != nvml.SUCCESS || d.Busy[uint32(h.Process.Pid)] != 37 || d.LaterCode != nvml.ERROR_NOT_FOUND {
+		t.Errorf("the process does nothing any more, and its last sample is kept: %+v", d)
 	}
 	h.kill()
 	other := newMachine(t, "SIMCUDA_NVML_LACKS=utilization")

@@ -6,7 +6,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]) {
     const uint8_t *u = s->dev[phys].uuid;
@@ -239,34 +238,28 @@ struct sample {
     unsigned multiprocessors, memory, encoder, decoder;
 };
 
-// The driver takes a sample of each process on a device in this interval. It has the last one only.
-enum { SAMPLE_US = 200000 };
-
-// Returns the time of the last samples, by the clock that NVML's own samples have.
-static uint64_t sampled_us(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-    return us / SAMPLE_US * SAMPLE_US;
-}
-
-// Collects the samples after a time, one for each process that was busy. Like a real driver it
-// knows none on a device that is divided into instances, or of an instance.
+// Collects the samples after a time, the last one of each process that was busy. Like a real driver
+// it keeps samples of processes that rest by now, and knows none on a device that is divided into
+// instances, or of an instance.
 static nvmlReturn_t collect_samples(struct sim_state *s, int phys, uint64_t since_us,
                                     struct sample *out, unsigned *count) {
     LACKS(s, SIM_LACKS_UTILIZATION);
     if (s->dev[phys].instance_of || sim_divided(s, phys))
         return NVML_ERROR_NOT_SUPPORTED;
-    uint64_t at_us = sampled_us();
+    uint64_t now_us = sim_sampled_us();
     unsigned n = 0;
     sim_reap(s);
     uint32_t high = atomic_load(&s->proc_high);
     sim_lock(s);
-    for (uint32_t i = 0; i < high && at_us > since_us; i++) {
+    for (uint32_t i = 0; i < high; i++) {
         struct sim_proc *p = &s->proc[i];
-        unsigned busy = atomic_load(&p->dev[phys].busy);
-        if (atomic_load(&p->state) == SIM_PROC_LIVE && busy)
-            out[n++] = (struct sample){(unsigned)sim_proc_pid(p), at_us, busy, 0, 0, 0};
+        struct sim_usage *u = &p->dev[phys];
+        unsigned busy = atomic_load(&u->busy);
+        uint64_t at_us = busy ? now_us : atomic_load(&u->was_busy_at_us);
+        if (atomic_load(&p->state) != SIM_PROC_LIVE || at_us <= since_us)
+            continue;
+        busy = busy ? busy : atomic_load(&u->was_busy);
+        out[n++] = (struct sample){(unsigned)sim_proc_pid(p), at_us, busy, 0, 0, 0};
     }
     sim_unlock(s);
     *count = n;

@@ -171,7 +171,12 @@ static int cmd_busy(struct sim_state *s, const char *pid, const char *dev, const
     for (uint32_t i = 0; i < SIM_MAX_PROCS; i++) {
         struct sim_proc *p = &s->proc[i];
         if (atomic_load(&p->state) == SIM_PROC_LIVE && sim_proc_pid(p) == atoi(pid)) {
-            atomic_store(&p->dev[d].busy, (uint32_t)busy);
+            struct sim_usage *u = &p->dev[d];
+            uint32_t was = atomic_exchange(&u->busy, (uint32_t)busy);
+            if (was && !busy) {
+                atomic_store(&u->was_busy, was);
+                atomic_store(&u->was_busy_at_us, sim_sampled_us());
+            }
             found = true;
         }
     }

@@ -97,7 +97,9 @@ struct sim_usage {
     _Atomic uint64_t user_peak;
     _Atomic uint64_t managed, paged; // bytes of managed memory that moves; those here (in extra)
     _Atomic uint32_t allocs, streams, contexts;
-    _Atomic uint32_t busy; // percent of the processors that it uses, as `simcuda busy` sets it
+    _Atomic uint32_t busy;     // percent of the processors that it uses, as `simcuda busy` sets it
+    _Atomic uint32_t was_busy; // the percentage before it became 0
+    _Atomic uint64_t was_busy_at_us; // time of the last sample of that
     _Atomic uint32_t
         life; // losses of the device when the process began; memory does not survive a loss
 };
@@ -157,6 +159,8 @@ const char *sim_dir(void); // the folder, resolved once per process image
 void sim_lock(struct sim_state *s);
 void sim_unlock(struct sim_state *s);
 uint64_t sim_now_ns(void);
+uint64_t
+sim_sampled_us(void); // time of the driver's last samples of utilisation, by the wall clock
 uint64_t sim_capacity(const struct sim_state *s, int dev); // bytes that programs may take
 bool sim_present(const struct sim_state *s,
                  int dev); // reports whether a device, and for a MIG instance its GPU, is present

@@ -17,7 +17,7 @@
 
 #define SIM_MAGIC 0x73696d6375646131ull
 
-enum { SIM_VERSION = 9 };
+enum { SIM_VERSION = 10 };
 
 const char *sim_dir(void) {
     static char dir[3072];
@@ -38,6 +38,16 @@ uint64_t sim_now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// The driver takes a sample of each process on a device in this interval.
+enum { SAMPLE_US = 200000 };
+
+uint64_t sim_sampled_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    return us / SAMPLE_US * SAMPLE_US;
 }
 
 static void init_mutex(pthread_mutex_t *m) {
