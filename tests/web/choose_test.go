@@ -114,6 +114,22 @@ func TestSort(t *testing.T) {
 	b.await(`document.activeElement.matches('#leases th[aria-sort=ascending] button') && document.querySelectorAll('#leases th[aria-sort=none]').length === 12`)
 }
 
+// TestWaitingForASlotNamesTheHolderOnce: of ten programs that wait for the one slot of a device, its holder is named once.
+func TestWaitingForASlotNamesTheHolderOnce(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, rig.Options{Devices: "8G", NoMount: true, Config: config("127.0.0.1:0") + "[defaults]\nslots.max = 1\n"})
+	b := newBrowser(t)
+	b.open(m.url())
+	m.program("--device", "0", "--name", "whale").Want("alloc a 1G", "ok")
+	for i := range 10 {
+		m.Begin(m.Gpuarb("run", "--device", "0", "--wait=1h", "--name", fmt.Sprint("minnow", i), "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	}
+	b.await(`document.querySelectorAll('#queue tbody tr:not(.group)').length === 10`)
+	if text := value[string](b, `document.getElementById('queue').innerText`); strings.Count(text, "whale") != 1 || strings.Count(text, "1 of 1 slots (slots.max) are taken") != 10 {
+		t.Errorf("the holder is named %d times:\n%s", strings.Count(text, "whale"), text)
+	}
+}
+
 // TestWaitingNamesHoldersOnce: of ten requests that wait for the same device, the holders are named once, with links to
 // their rows.
 func TestWaitingNamesHoldersOnce(t *testing.T) {

@@ -7,7 +7,13 @@ import { empty, fill, h } from './element.js';
 import { MAX_ROWS, Table } from './table.js';
 
 const NAMED = 4; // holders that the heading of a device names
-const HOLDS = '; holds: '; // begins the part of a request's text that names the holders
+// The parts of a request's text that name the holders, and the requests ahead of it, which the table has anyway.
+const NAMES = [
+  [/^waits for [^:]*: /, ''],
+  [/; (holds|ahead of it): .*?(?=; (?:ahead of it: |it never fits )|$)/g, ''],
+  [/ are held by .*?(?=; it never fits |$)/, ' are taken'],
+  [/^held (alone [^ ]* )?by .*$/, 'held $1'],
+];
 
 const find = (id) => document.getElementById(id);
 const nameOf = (row) => row.job_name ?? short(row.command);
@@ -50,7 +56,7 @@ function budget(l) {
 
 /** reason returns why a request waits, without the holders: the heading of its device names them. */
 function reason(t) {
-  return (t.text || t.reason).split(HOLDS)[0].replace(/^waits for [^:]*: /, '');
+  return NAMES.reduce((text, [part, by]) => text.replace(part, by), t.text || t.reason);
 }
 
 /** room says which other device has room for the program of a request; null: none has. */
