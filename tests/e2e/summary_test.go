@@ -80,7 +80,7 @@ func TestSummary(t *testing.T) {
 }
 
 // TestSummaryOfContexts: the summary names what the contexts of a run took beside its memory, at the size that the device
-// showed, also of a program that ended at once.
+// showed, or at the size that was kept for them.
 func TestSummaryOfContexts(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=300M"}})
@@ -90,7 +90,9 @@ func TestSummaryOfContexts(t *testing.T) {
 	if got, want := summaryOf(p.End()), "used at most 1 GiB of 4 GiB on GPU 0 (and 300 MiB for contexts)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := summaryOf(stderrOf(t, m, `"$G" run --summary -- "$P" "alloc a 2G" >/dev/null`)), "used at most 2 GiB on GPU 0 (and 300 MiB for contexts)"; got != want {
-		t.Errorf("a short program: %q, want %q", got, want)
+	// The device may not have been read while a short program ran. Then the known cost of a context was kept for it.
+	short := summaryOf(stderrOf(t, m, `"$G" run --summary -- "$P" "alloc a 2G" >/dev/null`))
+	if short != "used at most 2 GiB on GPU 0 (and 300 MiB for contexts)" && short != "used at most 2 GiB on GPU 0 (and 300 MiB kept for contexts)" {
+		t.Errorf("a short program: %q", short)
 	}
 }
