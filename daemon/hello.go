@@ -126,7 +126,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 	}
 	index, record, err := d.file.Sessions.New()
 	if err != nil {
-		return nil, 0, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
+		return nil, 0, refused(ipc.StatusTooMany, "%d processes use gpuarb, the most of all users: end some of them (`gpuarb ps` lists those that hold something)", statefile.MaxSessions)
 	}
 	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: ipc.NewToken(),
 		UID: peer.UID, GID: peer.GID, Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,

@@ -153,7 +153,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	index, record, err := d.file.Jobs.New()
 	if err != nil {
 		closeFD(pidfd)
-		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open: no room for another", statefile.MaxJobs)
+		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open, the most of all users: end some (`gpuarb jobs` lists them)", statefile.MaxJobs)
 	}
 	*record = statefile.Job{Run: 1, Token: ipc.NewToken(), UID: peer.UID, GID: peer.GID,
 		Flags: r.Flags &^ ipc.JobProcessor, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,

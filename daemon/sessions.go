@@ -47,7 +47,7 @@ func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	}
 	index, record, err := d.file.Leases.New()
 	if err != nil {
-		return info, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
+		return info, refused(ipc.StatusTooMany, "%d leases are open, the most of all users: end some of the programs (`gpuarb ps` lists them)", statefile.MaxLeases)
 	}
 	*record = statefile.Lease{Slot: slot, Session: uint32(s.index), Device: uint32(dev.Index), UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
 	l := d.words.Lease(record, index, dev.Index, s.page)

@@ -133,7 +133,7 @@ func (cl *client) sendText(m ipc.Message, get func(*audience) text) error {
 	select {
 	case readers.places <- struct{}{}:
 	case <-late.C:
-		return refused(ipc.StatusTooMany, "%d clients of user %d are reading snapshots, and do not come to an end", readersPerUser, uid)
+		return refused(ipc.StatusTooMany, "%d clients of user %d are reading the state at once, the most of one user: end some of them (`gpuarb top`, the page), or ask again later", readersPerUser, uid)
 	}
 	defer func() { <-readers.places }()
 	made := get(readers)

@@ -94,7 +94,7 @@ const (
 	SetVariable     = "; set %s=%s, or start it with `gpuarb run`, which does"
 	StartWithRun    = "; start it with `gpuarb run`, which sets %s"
 	RoomElsewhere   = "%s has %s free: `gpuarb run --device %d`, or `--device emptiest`"
-	HasClaim        = "the user has a claim on %s already"
+	HasClaim        = "you have a claim on %s already: `gpuarb claim` without --only-if-none takes one more, and the shell that has it ends it with `gpuarb claim --release`"
 	JobEnded        = "job %d: %w (it has ended)"
 	LeaseThere      = "session %d, a lease on %s: %w"
 	NoneToClaim     = "there is no GPU to claim: %w"

@@ -78,7 +78,7 @@ func (w *topDaemon) Do(ctx context.Context, action top.Action) error {
 	case top.CancelTicket:
 		n, err := client.Cancel(ctx, ipc.CancelRequest{Ticket: action.Ticket})
 		if err == nil && n == 0 {
-			return fmt.Errorf("ticket %d does not wait (any more)", action.Ticket)
+			return fmt.Errorf("ticket %d does not wait any more: it was served, or given up", action.Ticket)
 		}
 		return explainCall(client.Path(), err)
 	}

@@ -57,7 +57,7 @@ func (m Machine) listEverywhere(library string) error {
 	}
 	for line := range strings.Lines(string(old)) {
 		if strings.TrimSpace(line) == library {
-			return fmt.Errorf("%s has the library already, by another's hand", preloadList)
+			return fmt.Errorf("%s lists the library already, in a line that gpuarb did not write: nothing is to be done, or take that line out first", preloadList)
 		}
 	}
 	record := m.record(lines)

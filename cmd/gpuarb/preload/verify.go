@@ -71,7 +71,7 @@ func (m Machine) entry(t Target) ([]string, error) {
 			return fields, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no %v", t)
+	return nil, fmt.Errorf("this machine has no %v", t)
 }
 
 // table reads users or groups. On the running system it asks getent, which knows those of directory
