@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
@@ -310,6 +311,13 @@ func TestUtilisation(t *testing.T) {
 		nvml.SUCCESS, 200, map[int]int{7: 40})
 	step("no new samples", nil, nvml.ERROR_NOT_FOUND, 300, map[int]int{7: 20})
 	step("none again", nil, nvml.ERROR_NOT_FOUND, 300, map[int]int{})
+	future := uint64(time.Now().Add(time.Hour).UnixMicro())
+	step("the clock is set back after this", []nvml.ProcessUtilizationSample{{Pid: 7, TimeStamp: future, SmUtil: 20}}, nvml.SUCCESS, 300, map[int]int{7: 20})
+	samples, ret = []nvml.ProcessUtilizationSample{{Pid: 7, TimeStamp: future - 1, SmUtil: 60}}, nvml.SUCCESS
+	if got := s.utilisation(); since >= future || got[7] != 60 {
+		t.Errorf("after the clock was set back: asks after %d for %v", since, got)
+	}
+	s.sampled, s.last = 300, nil
 	step("not supported", nil, nvml.ERROR_NOT_SUPPORTED, 300, nil)
 	step("no permission", nil, nvml.ERROR_NO_PERMISSION, 300, nil)
 	device.GetProcessUtilizationFunc = func(uint64) ([]nvml.ProcessUtilizationSample, nvml.Return) {

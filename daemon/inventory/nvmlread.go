@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -65,6 +66,7 @@ func (s *nvmlSource) utilisation() map[int]int {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sampled = min(s.sampled, uint64(time.Now().UnixMicro())) // it is later if the clock was set back since, or by a defect of the driver
 	samples, ret := samplesOf(device, s.sampled)
 	if ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_FOUND {
 		return nil
