@@ -19,9 +19,9 @@ function round(x) {
   return String(Number(x.toFixed(digits)));
 }
 
-/** short returns a command without the folder of its program. */
+/** short returns a command without the folders of its program and of a script. */
 export function short(command) {
-  return command.replace(/^\S*\//, '');
+  return command.replace(/^\S*\//, '').replace(/^(\S+ )\/\S*\//, '$1');
 }
 
 /** span formats milliseconds for users. */

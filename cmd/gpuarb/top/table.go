@@ -110,14 +110,15 @@ func (r *row) deviceCell() string {
 	return "any"
 }
 
-// commandCell returns the command without the folder of its program, which would fill the column.
-// The name of the job comes first, unless the row of the job is above.
+// commandCell returns the command without the folders of its program and of a script, which would
+// fill the column. The name of the job comes first, unless the row of the job is above.
 func (r *row) commandCell() string {
-	program, arguments, _ := strings.Cut(r.command, " ")
-	command := program[strings.LastIndex(program, "/")+1:]
-	if arguments != "" {
-		command += " " + arguments
+	words := strings.SplitN(r.command, " ", 3)
+	words[0] = words[0][strings.LastIndex(words[0], "/")+1:]
+	if len(words) > 1 && strings.HasPrefix(words[1], "/") {
+		words[1] = words[1][strings.LastIndex(words[1], "/")+1:]
 	}
+	command := strings.Join(words, " ")
 	if r.branch != "" {
 		return r.branch + report.Named("", command)
 	}

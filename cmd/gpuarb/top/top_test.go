@@ -572,6 +572,22 @@ func TestRoomElsewhere(t *testing.T) {
 	}
 }
 
+// TestCommand checks that the table has a command without the folders of its program and script.
+func TestCommand(t *testing.T) {
+	for command, want := range map[string]string{
+		"vllm serve":                            "vllm serve",
+		"/usr/bin/python3 /srv/a/train.py -n 3": "python3 train.py -n 3",
+		"ffmpeg -i /srv/a.mp4":                  "ffmpeg -i /srv/a.mp4",
+		"/opt/x/":                               "-",
+		"bash /":                                "bash ",
+		"":                                      "-",
+	} {
+		if got := (&row{command: command}).commandCell(); got != want {
+			t.Errorf("%q is shown as %q, want %q", command, got, want)
+		}
+	}
+}
+
 // TestBar checks that each part of a bar gets its share of the cells, at least one as far as there
 // is room, and that the bar is as long as it should be.
 func TestBar(t *testing.T) {
