@@ -72,7 +72,7 @@ var formats = map[string]*regexp.Regexp{
 	"text":            regexp.MustCompile(`^[[:graph:]]([[:print:]]*[[:graph:]])?\n$`),
 	"keys":            regexp.MustCompile(`^([a-z][a-z0-9_.]* \d+\n)+$`),
 	"metrics":         regexp.MustCompile(`^(# (HELP|TYPE) [a-z_]+ .+\n|[a-z_]+(\{.+\})? \S+\n)+$`),
-	"TOML":            regexp.MustCompile(`^# from "/.*\n(# from .*\n)*schema_version = 1\n\n\[defaults\]\n([a-z].* = .*\n)+(\n\[+[a-z]+\]+\n([a-z].* = .*\n)*)*$`),
+	"TOML":            regexp.MustCompile(`^# from "/.*\n(# from .*\n)*schema_version = 1\n([a-z].* = .*\n)*\n\[defaults\]\n([a-z].* = .*\n)+(\n\[+[a-z]+\]+\n([a-z].* = .*\n)*)*$`),
 	"pressure": regexp.MustCompile(`^some avg10=\d+\.\d\d avg60=\d+\.\d\d avg300=\d+\.\d\d total=\d+\n` +
 		`full avg10=\d+\.\d\d avg60=\d+\.\d\d avg300=\d+\.\d\d total=\d+\n$`),
 }
