@@ -58,9 +58,11 @@ func (j *job) hasUsed(d *device) bool {
 }
 
 // elsewhere returns the device with the most free memory on which a job could have at once what it has on a device and n bytes more; nil:
-// there is none. Only devices of the same vendor count, because a program that uses one of them can use the other.
+// there is none. Only devices of the same vendor count, because a program that uses one of them can use the other. A job that has devices for
+// itself, or is in a container, is sent nowhere else: it has claimed what it wants, or may not have the other devices.
 func (a *Arbiter) elsewhere(now time.Time, j *job, at *device, n accounting.Bytes) (best *device) {
-	if !at.IsGPU() {
+	r := &j.request
+	if !at.IsGPU() || r.Claim || r.Any || r.Exclusive || r.Process.Container != "" {
 		return nil
 	}
 	need := cmp.Or(j.committed(at).Plus(n), at.contextRoom(), 1) // a program that has nothing yet will need something

@@ -42,10 +42,11 @@ func TestNoDeviceWithRoomIsNamed(t *testing.T) {
 		other           []string // a run on GPU 1
 		holds, asks     string
 	}{
-		"what it holds counts":  {"8G,8G", "", nil, "5G", "4G"},
-		"the rule's devices":    {"8G,24G", "[defaults]\ndevices = [0]\n", nil, "5G", "4G"},
-		"somebody has it alone": {"8G,24G", "", []string{"--device", "1", "--exclusive"}, "5G", "4G"},
-		"it is reserved":        {"8G,24G", "", []string{"--device", "1", "--min", "20G"}, "5G", "4G"},
+		"what it holds counts":   {"8G,8G", "", nil, "5G", "4G"},
+		"the rule's devices":     {"8G,24G", "[defaults]\ndevices = [0]\n", nil, "5G", "4G"},
+		"somebody has it alone":  {"8G,24G", "", []string{"--device", "1", "--exclusive"}, "5G", "4G"},
+		"it has claimed its own": {"8G,24G", "", nil, "5G", "4G"},
+		"it is reserved":         {"8G,24G", "", []string{"--device", "1", "--min", "20G"}, "5G", "4G"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -53,7 +54,12 @@ func TestNoDeviceWithRoomIsNamed(t *testing.T) {
 			if c.other != nil {
 				m.Interact(m.Gpuarb(append(append([]string{"run"}, c.other...), "--", prog)...))
 			}
-			r := rig.Run(t, m.Command(m.PreloadEnv(), prog, fmt.Sprintf("alloc a %s; alloc b %s", c.holds, c.asks)))
+			steps := fmt.Sprintf("alloc a %s; alloc b %s", c.holds, c.asks)
+			cmd := m.Command(m.PreloadEnv(), prog, steps)
+			if name == "it has claimed its own" {
+				cmd = m.Gpuarb("claim", "--device", "0", "--exec", "--", prog, steps)
+			}
+			r := rig.Run(t, cmd)
 			if !strings.Contains(r.Stderr, "out of memory on GPU 0") || strings.Contains(r.Stderr, "GPU 1 has") {
 				t.Errorf("%s", r.Stderr)
 			}
