@@ -121,7 +121,7 @@ const (
 
 	// Why the last request of a job was refused, behind "the last" in the account of the job.
 	LastBudget = " for %s: its budget is %s (%s)"
-	LastLeft   = " for %s: %s was left of %s"
+	LastLeft   = " for %s: %s left of %s"
 	LastNever  = " for %s: that is more than %s"
 	LastWhy    = ": %s"
 

@@ -39,6 +39,7 @@ type deviceNow struct {
 
 	outside []string // names of the largest programs without gpuarb
 	slots   uint64   // slots that are free
+	claimed bool     // a job has the device by claim
 }
 
 // planNow prints what each device has free.
@@ -91,7 +92,7 @@ func (a *app) plannedDevices(names string) (s figures.Snapshot, devices []figure
 func nowOn(s figures.Snapshot, d figures.DeviceState) deviceNow {
 	plain := d.Capacity.Less(d.Committed)
 	n := deviceNow{Device: d.Index, Total: d.Total, Free: plain, Context: d.Context, Kept: d.Committed.Less(d.Granted),
-		Unmanaged: d.Unmanaged, SetAside: d.Reserve, Overhead: d.Total.Less(d.Reserve).Less(d.Unmanaged).Less(d.Capacity), slots: math.MaxUint64}
+		Unmanaged: d.Unmanaged, SetAside: d.Reserve, Overhead: d.Total.Less(d.Reserve).Less(d.Unmanaged).Less(d.Capacity), slots: math.MaxUint64, claimed: d.Claims > 0}
 	if d.Free > 0 { // it includes idle credit, which is called back for a new program
 		n.Free = max(n.Free, d.Free.Plus(d.Context))
 	}

@@ -16,10 +16,11 @@ import (
 type reservationPlan struct {
 	Arms      uint64              `json:"arms"` // the same as copies
 	Copies    uint64              `json:"copies"`
-	AtOnce    uint64              `json:"at_once"`     // how many run at once if each reserves on every device that it is given, and no other program runs
-	AtOnceAny uint64              `json:"at_once_any"` // the same with --device any, where each takes one device
-	Now       uint64              `json:"now"`         // how many begin now if each reserves on every device that it is given
-	NowAny    uint64              `json:"now_any"`     // the same with --device any
+	AtOnce    uint64              `json:"at_once"`      // how many run at once if each reserves on every device that it is given, and no other program runs
+	AtOnceAny uint64              `json:"at_once_any"`  // the same with --device any, where each has a device that no other has by that flag or by claim
+	Now       uint64              `json:"now"`          // how many begin now if each reserves on every device that it is given
+	NowAny    uint64              `json:"now_any"`      // the same with --device any
+	Emptiest  uint64              `json:"now_emptiest"` // the same with --device emptiest, where each shares one device
 	Devices   []reservationDevice `json:"devices"`
 }
 
@@ -56,7 +57,11 @@ func (a *app) planReservations(copies uint64, text, names string) error {
 		plan.Devices = append(plan.Devices, planDevice(copies, minSize, snapshot, d))
 	}
 	for i, d := range plan.given() {
-		plan.AtOnceAny, plan.NowAny = min(copies, plan.AtOnceAny+d.AtOnce), min(copies, plan.NowAny+d.Now)
+		plan.Emptiest = min(copies, plan.Emptiest+d.Now)
+		plan.AtOnceAny = min(copies, plan.AtOnceAny+min(1, d.AtOnce))
+		if !d.claimed {
+			plan.NowAny = min(copies, plan.NowAny+min(1, d.Now))
+		}
 		if i == 0 || d.AtOnce < plan.AtOnce {
 			plan.AtOnce = d.AtOnce
 		}
@@ -108,8 +113,9 @@ func (plan *reservationPlan) write(w io.Writer) error {
 		}
 	}
 	if len(given) > 1 {
-		fmt.Fprintf(w, "Each copy reserves on these %d devices: now %d of %d. With --device any each takes one of them: now %d of %d\n",
-			len(given), plan.Now, plan.Copies, plan.NowAny, plan.Copies)
+		fmt.Fprintf(w, "Each copy reserves on these %d devices: now %d of %d. With --device emptiest each shares one of them: now %d of %d. "+
+			"With --device any each has one that no other has by that flag or by claim: now %d of %d\n",
+			len(given), plan.Now, plan.Copies, plan.Emptiest, plan.Copies, plan.NowAny, plan.Copies)
 	}
 	return nil
 }

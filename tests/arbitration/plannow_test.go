@@ -18,8 +18,10 @@ import (
 
 // planned is a part of the output of `gpuarb plan --min --json`.
 type planned struct {
-	Now     uint64 `json:"now"`
-	Devices []struct {
+	Now      uint64 `json:"now"`
+	Any      int    `json:"now_any"`
+	Emptiest int    `json:"now_emptiest"`
+	Devices  []struct {
 		Device    int     `json:"device"`
 		Total     uint64  `json:"device_total_bytes"`
 		Free      uint64  `json:"free_now_bytes"`
@@ -49,9 +51,7 @@ func planFor(t *testing.T, m *rig.Machine, args ...string) (p planned, text stri
 // agrees compares a plan with what `gpuarb run --no-wait` does, and returns the text of the plan.
 func agrees(t *testing.T, m *rig.Machine, when, size string) string {
 	t.Helper()
-	rig.Eventually(t, "the job of the last run is gone", func() bool {
-		return !slices.ContainsFunc(m.Snapshot().Jobs, func(j figures.JobState) bool { return j.Command == "/bin/true" && j.Name == "" })
-	})
+	gone(t, m)
 	p, text := planFor(t, m, "--min", size)
 	r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--device", "0", "--min", size, "--", "/bin/true"))
 	want := map[bool]string{true: "it runs at once", false: "it would wait"}[r.Code == 0]
@@ -146,6 +146,48 @@ func TestPlanIsNow(t *testing.T) {
 		t.Error("waits_for is null beside an exclusive job")
 	}
 	alone.End()
+}
+
+// TestPlanOfSeveralDevices: plan says how many programs begin with --device emptiest and with --device any. As many begin, and no more.
+func TestPlanOfSeveralDevices(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G,16G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=256M"},
+		Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"256MiB\"\n"})
+	cudaprog(m, "--device", "0").Want("alloc a 1G", "ok")
+	cudaprog(m, "--device", "any", "--prefer", "0").Want("alloc a 1M", "ok") // has GPU 0 by claim
+	for _, choice := range []string{"any", "emptiest"} {
+		var p planned
+		r := rig.Run(t, m.Gpuarb("plan", "--min", "3G", "--copies", "50", "--json"))
+		if err := json.Unmarshal([]byte(r.Stdout), &p); err != nil {
+			t.Fatalf("%v\n%s", err, r.Stderr)
+		}
+		want := map[string]int{"any": p.Any, "emptiest": p.Emptiest}[choice]
+		var running []*rig.Program
+		for begun := 0; ; begun++ {
+			if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--device", choice, "--min", "3G", "--", "/bin/true")); r.Code != 0 {
+				if r.Code != 75 || begun != want {
+					t.Errorf("--device %s: %d begin (%d %s), and the plan says %d", choice, begun, r.Code, strings.TrimSpace(r.Stderr), want)
+				}
+				break
+			}
+			gone(t, m)
+			p := cudaprog(m, "--no-wait", "--device", choice, "--min", "3G")
+			p.Want("alloc a 3G", "ok") // until then, emptiest keeps the whole device for a run without a budget
+			running = append(running, p)
+		}
+		for _, p := range running {
+			p.End()
+		}
+		rig.Eventually(t, "the programs are gone", func() bool { return len(m.Snapshot().Jobs) == 2 })
+	}
+}
+
+// gone waits until the jobs of programs that ended at once are gone.
+func gone(t *testing.T, m *rig.Machine) {
+	t.Helper()
+	rig.Eventually(t, "the job of the last run is gone", func() bool {
+		return !slices.ContainsFunc(m.Snapshot().Jobs, func(j figures.JobState) bool { return j.Command == "/bin/true" && j.Name == "" })
+	})
 }
 
 // TestPlanSeesWhatAProgramSees: without --device, plan is about the devices that the environment lets a program see.

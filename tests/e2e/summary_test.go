@@ -59,7 +59,7 @@ func TestSummary(t *testing.T) {
 	m.Kill()
 	m.Start()
 	holder.Want("alloc c 6G", "err 2")
-	if got := summaryOf(holder.End()); !strings.HasPrefix(got, "used at most ") || !strings.Contains(got, " on GPU 0; 1 request refused, for 6 GiB: 5 GiB was left of GPU 0's 8 GiB (counted since the daemon was restarted ") {
+	if got := summaryOf(holder.End()); !strings.HasPrefix(got, "used at most ") || !strings.Contains(got, " on GPU 0; 1 request refused, for 6 GiB: 5 GiB left of GPU 0's 8 GiB (counted since the daemon was restarted ") {
 		t.Errorf("restarted: %q", got)
 	}
 
