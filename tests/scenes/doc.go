@@ -9,6 +9,7 @@
 //	a CI runner, eight tests on one card  eight.sh; each runner of docs/admin/ci.md, tests/readme
 //	a CI runner, 40 tests that use numba  suite.sh
 //	a machine with two cards              twocards.sh
+//	three model servers on one card       servers.sh
 //	a notebook without root               notebook.sh; Jupyter and a JupyterHub, tests/notebooks
 //	somebody who writes scripts           script.sh
 //	users, groups, everybody              enable.sh
