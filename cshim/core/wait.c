@@ -10,7 +10,7 @@
 
 #define LINE_EVERY_MS 60000 // time between two lines of a wait if stderr is not a terminal
 
-// What a waiting thread has told the user.
+// Lines that a waiting thread has printed.
 struct told {
     uint8_t text[GA_TEXT_SIZE]; // latest notice of the daemon; empty: none yet
     bool printed;               // text was printed

@@ -57,7 +57,7 @@ func TestLimitDryRun(t *testing.T) {
 	} {
 		args := append([]string{"limit"}, append(strings.Fields(c.flags), c.limit)...)
 		before := m.Read("leases") + m.Read("budgets")
-		r := rig.Run(t, m.OtherUser(anne).Gpuarb(append(args, "--dry-run")...)) // anybody may ask
+		r := rig.Run(t, m.OtherUser(anne).Gpuarb(append(args, "--dry-run")...)) // every user may ask
 		for _, said := range c.says {
 			if r.Code != 0 || !strings.Contains(r.Stdout, said) {
 				t.Errorf("%v --dry-run (%d %s) does not say %q:\n%s", args, r.Code, r.Stderr, said, r.Stdout)

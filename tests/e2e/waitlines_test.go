@@ -66,7 +66,7 @@ func TestWaitLines(t *testing.T) {
 	}
 }
 
-// written is what a program has written into a file or on a terminal.
+// written is a file or a terminal into which a program writes, and its text so far.
 type written struct {
 	file *os.File // end for the program
 	text func() string
