@@ -56,7 +56,7 @@ async function load() {
     show();
   }
   clearTimeout(reload);
-  if (!model.live) reload = setTimeout(() => load().catch(lost), RELOAD_MS);
+  if (!model.live && !document.hidden) reload = setTimeout(() => load().catch(lost), RELOAD_MS);
   return true;
 }
 

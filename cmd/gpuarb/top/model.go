@@ -135,6 +135,11 @@ func (m *Model) compact() bool { return m.options.Compact || m.width < narrow }
 // show makes state the snapshot that is drawn.
 func (m *Model) show(state figures.Snapshot) {
 	m.state = state
+	for i := range m.state.Devices {
+		if d := &m.state.Devices[i]; d.RecentPercent == nil { // an older daemon, which does not tell what is free
+			d.Free = d.Capacity.Less(d.Committed)
+		}
+	}
 	m.updateRows()
 }
 

@@ -42,11 +42,11 @@ func lab() figures.Snapshot {
 	return figures.Snapshot{
 		TimeUnixNano: begin.UnixNano(), Version: "1.2.3",
 		Devices: []figures.DeviceState{
-			{Index: 0, Vendor: "nvidia", Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-a", Total: 80 * gib, Reserve: gib, Capacity: 73 * gib, Used: 60 * gib,
+			{Index: 0, Vendor: "nvidia", Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-a", RecentPercent: unread, Total: 80 * gib, Reserve: gib, Capacity: 73 * gib, Used: 60 * gib,
 				Committed: 68 * gib, Overhead: 2 * gib, Unmanaged: 4 * gib, Queue: 1, SlotsMax: 4, SlotsCurrent: 3,
 				Pressure:    figures.PressureState{Some: figures.PressureLine{Avg10: 34}},
 				UnmanagedBy: []figures.UnmanagedState{{PID: 999, UID: 1002, User: "eve", Command: "./x\x1b]0;owned\a\x1b[2J \u202e火", Bytes: 4 * gib, AgeMs: 7200_000}}},
-			{Index: 1, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-b", Total: 24 * gib, Capacity: 24 * gib, Used: 3 * gib, Committed: 3 * gib,
+			{Index: 1, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-b", RecentPercent: unread, Total: 24 * gib, Capacity: 24 * gib, Used: 3 * gib, Committed: 3 * gib,
 				Leased: true, Holders: []figures.HolderState{{Job: 9, PID: 5000, UID: 1001, User: "bob", Command: "bash", Kind: figures.HoldsClaim, AgeMs: 60_000}}},
 		},
 		Leases: []figures.LeaseState{
@@ -68,10 +68,13 @@ func lab() figures.Snapshot {
 	}
 }
 
+// unread is the record of a device that was never read.
+var unread = []int8{figures.RecentUnknown}
+
 // three returns the lab with a third device, which has room for the request that waits.
 func three() figures.Snapshot {
 	s := lab()
-	s.Devices = append(s.Devices, figures.DeviceState{Index: 2, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-c", Total: 24 * gib, Capacity: 24 * gib, Free: 23 * gib})
+	s.Devices = append(s.Devices, figures.DeviceState{Index: 2, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-c", RecentPercent: unread, Total: 24 * gib, Capacity: 24 * gib, Free: 23 * gib})
 	s.Queue[0].RoomOn = &s.Devices[2].Index
 	return s
 }
@@ -424,31 +427,6 @@ func TestUnusual(t *testing.T) {
 	golden(t, "no-device.txt", shown(m.draw()))
 }
 
-// TestReserved checks that a job that has only reserved memory gets a row on its device. A job with
-// another row gets no such row.
-func TestReserved(t *testing.T) {
-	s := lab()
-	s.Jobs = append(s.Jobs, figures.JobState{ID: 99, PID: 4999, User: "eve", Command: "nightly", State: figures.StateRunning,
-		Devices: []figures.JobDeviceState{{Device: 0, Max: accounting.Max}, {Device: 1, Reserved: 3 << 30, Min: 3 << 30, Max: 4 << 30}}})
-	for i := range s.Jobs[:len(s.Jobs)-1] {
-		s.Jobs[i].Devices = append(s.Jobs[i].Devices, figures.JobDeviceState{Device: 1, Reserved: 1, Max: accounting.Max})
-	}
-	var found []row
-	for _, r := range rowsOf(&s) {
-		if r.state == "reserved" {
-			found = append(found, r)
-		}
-	}
-	if len(found) != 1 || found[0].pid != 4999 || found[0].device != 1 || found[0].min != 3<<30 || found[0].budget != 4<<30 {
-		t.Errorf("rows of reservations: %+v", found)
-	}
-	m := screen(&answers{}, 120, 40, Options{})
-	m.Update(snapshot{state: s, at: begin})
-	if drawn := m.draw(); !strings.Contains(drawn, "nightly") || !strings.Contains(drawn, "reserved") {
-		t.Errorf("it is not shown:\n%s", drawn)
-	}
-}
-
 func TestOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		options       Options
@@ -489,128 +467,6 @@ func TestDetailsStay(t *testing.T) {
 	m.Update(snapshot{state: lab(), at: begin})
 	if got := m.draw(); !strings.Contains(got, "process 4711") {
 		t.Errorf("of a row that is back is shown:\n%s", got)
-	}
-}
-
-// TestHistory checks that the history is by time, however often the daemon is asked. It is unknown
-// while the daemon did not answer.
-func TestHistory(t *testing.T) {
-	const _____ = unknown
-	var h history
-	at := time.Unix(1_000_000, 0)
-	for _, c := range []struct {
-		after   time.Duration
-		share   float32
-		wasAway bool
-		want    []float32 // the last 8 seconds
-	}{
-		{0, .1, false, []float32{_____, _____, _____, _____, _____, _____, _____, .1}},
-		{500 * time.Millisecond, .2, false, []float32{_____, _____, _____, _____, _____, _____, _____, .2}},
-		{3 * time.Second, .4, false, []float32{_____, _____, _____, _____, .2, .2, .2, .4}},
-		{3 * time.Second, .5, true, []float32{_____, .2, .2, .2, .4, _____, _____, .5}},
-		{-time.Hour, .3, false, []float32{_____, _____, _____, _____, _____, _____, _____, .3}},
-		{time.Hour, .6, false, []float32{.3, .3, .3, .3, .3, .3, .3, .6}},
-	} {
-		at = at.Add(c.after)
-		h.add(at, c.share, c.wasAway)
-		if diff := cmp.Diff(c.want, h.columns(int(historySeconds))[historySeconds-8:]); diff != "" {
-			t.Errorf("%v later: -want +got\n%s", c.after, diff)
-		}
-	}
-}
-
-// TestHistoryOfTheDaemon checks that seconds of which top knows nothing are filled in with what the
-// daemon recorded, and that others keep what top saw.
-func TestHistoryOfTheDaemon(t *testing.T) {
-	const _____ = unknown
-	var h history
-	at := time.Unix(1_000_002, 0) // a span begins 2 s before
-	h.add(at, .1, false)
-	h.fill(at, []int8{figures.RecentUnknown, 40, 90})
-	want := []float32{_____, _____, .4, .4, .4, .4, .4, .9, .9, .1}
-	if diff := cmp.Diff(want, h.columns(int(historySeconds))[historySeconds-10:]); diff != "" {
-		t.Errorf("at first: -want +got\n%s", diff)
-	}
-	at = at.Add(4 * time.Second)
-	h.add(at, .2, true)
-	h.fill(at, []int8{30, 30, 70})
-	want = []float32{.4, .4, .4, .4, .9, .9, .1, .3, .3, .7, .2}
-	if diff := cmp.Diff(want, h.columns(int(historySeconds))[historySeconds-11:]); diff != "" {
-		t.Errorf("after the daemon was away: -want +got\n%s", diff)
-	}
-}
-
-// TestOvercommitted checks that the bar of a device shows each kind of use if programs hold more
-// than the device has.
-func TestOvercommitted(t *testing.T) {
-	s := lab()
-	s.Devices[0].Used, s.Devices[0].Committed, s.Devices[0].Free = 90*gib, 90*gib, 0
-	for _, width := range []int{40, 80, 120} {
-		m := screen(&answers{}, width, 24, Options{})
-		m.Update(snapshot{state: s, at: begin})
-		drawn := m.draw()
-		for _, want := range []string{"120%", "╱", "▓", "free 0B"} {
-			if !strings.Contains(drawn, want) {
-				t.Errorf("%d columns: there is no %q in\n%s", width, want, shown(drawn))
-			}
-		}
-	}
-}
-
-// TestRoomElsewhere checks that the screen of a waiting row names the device that has room, with the
-// command.
-func TestRoomElsewhere(t *testing.T) {
-	const hint = "GPU 2 has 23GiB free: gpuarb run --device 2, or --device emptiest"
-	m := screen(&answers{}, 80, 24, Options{})
-	m.Update(snapshot{state: three(), at: begin})
-	if drawn := m.draw(); strings.Contains(drawn, hint) {
-		t.Errorf("a row that does not wait is shown another device:\n%s", shown(drawn))
-	}
-	pressKey(m, "down")
-	if drawn := m.draw(); !strings.Contains(drawn, hint) || strings.Count(drawn, "\n") != 23 {
-		t.Errorf("there is no %q in\n%s", hint, shown(drawn))
-	}
-}
-
-// TestCommand checks that the table has a command without the folders of its program and script.
-func TestCommand(t *testing.T) {
-	for command, want := range map[string]string{
-		"vllm serve":                            "vllm serve",
-		"/usr/bin/python3 /srv/a/train.py -n 3": "python3 train.py -n 3",
-		"ffmpeg -i /srv/a.mp4":                  "ffmpeg -i /srv/a.mp4",
-		"/opt/x/":                               "-",
-		"bash /":                                "bash ",
-		"":                                      "-",
-	} {
-		if got := (&row{command: command}).commandCell(); got != want {
-			t.Errorf("%q is shown as %q, want %q", command, got, want)
-		}
-	}
-}
-
-// TestBar checks that each part of a bar gets its share of the cells, at least one as far as there
-// is room, and that the bar is as long as it should be.
-func TestBar(t *testing.T) {
-	g := asciiGlyphs
-	for _, c := range []struct {
-		used, kept, overhead, unmanaged, total accounting.Bytes
-		cells                                  int
-		want                                   string
-	}{
-		{0, 0, 0, 0, 100, 10, ".........."},
-		{50, 0, 0, 0, 100, 10, "#####....."},
-		{50, 20, 10, 10, 100, 10, "#####==+/."},
-		{1, 1, 1, 1, 1000, 10, "#=+/......"},
-		{1000, 1, 1, 1, 1003, 10, "#######=+/"},
-		{100, 0, 0, 100, 100, 10, "#####/////"},
-		{300, 0, 0, 1, 100, 10, "#########/"},
-		{1, 1, 1, 1, 4, 2, "#="},
-		{1, 0, 0, 0, 0, 4, "####"},
-	} {
-		d := figures.DeviceState{Used: c.used, Committed: c.used + c.kept, Overhead: c.overhead, Unmanaged: c.unmanaged}
-		if got := ansi.Strip(bar(parts(g, &d), c.total, c.cells)); got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
 	}
 }
 
