@@ -221,6 +221,9 @@ func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limitTarget
 		return err
 	}
 	a.sayConfigMistakes(s)
+	if !slices.ContainsFunc(limits, report.Limit.Limits) && !a.json {
+		a.say("no limit is set and nothing is reserved: the table is empty")
+	}
 	return a.show(limits, func(to io.Writer) error { return style.Limits(to, limits) })
 }
 

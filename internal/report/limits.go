@@ -237,6 +237,9 @@ func (l Limit) format(s Style, n *uint64) string {
 	return strconv.FormatUint(*n, 10)
 }
 
+// Limits reports whether a limit limits or reserves something.
+func (l Limit) Limits() bool { return l.Value != nil && *l.Value != 0 }
+
 func yesNo(yes bool) string {
 	if yes {
 		return "yes"
@@ -247,5 +250,5 @@ func yesNo(yes bool) string {
 // Limits writes the table of limits: a header, and a line for each limit and device. It leaves out
 // what limits and reserves nothing.
 func (style Style) Limits(w io.Writer, limits []Limit) error {
-	return table(w, style, limitColumns, slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return l.Value == nil || *l.Value == 0 }))
+	return table(w, style, limitColumns, slices.DeleteFunc(slices.Clone(limits), func(l Limit) bool { return !l.Limits() }))
 }

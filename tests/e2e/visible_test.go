@@ -22,7 +22,7 @@ func reservedOn(m *rig.Machine) (on []int) {
 }
 
 // TestReservedWhereTheEnvironmentShows: for each scope of a rule, under `gpuarb run` and with a bare preload, memory.min is
-// reserved on the visible devices alone, and still after a restart and when a device comes.
+// reserved on the visible devices alone, and still after a restart.
 func TestReservedWhereTheEnvironmentShows(t *testing.T) {
 	t.Parallel()
 	prog := rig.Build(t, "programs/cudaprog-dlsym")
