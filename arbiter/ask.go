@@ -73,6 +73,8 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	t.looked, t.waitAfter = r.Looked && !r.Chosen, r.waitAfter(l.session.job.Rule.WaitAfter)
 	if r.Fresh {
 		delete(l.bursts, r.Thread)
+	} else if r.DriverFull { // its grant seemed to end a burst, which goes on
+		t.waitAfter = 0
 	}
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))

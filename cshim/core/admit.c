@@ -266,7 +266,7 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
         switch (ask(root, device, bytes, kind, flags, &reply, &way)) {
         case GRANTED:
             *tag = reply.tag;
-            ga_self.refused &= ~(1u << device);
+            ga_self_grant(device);
             return ACQUIRED;
         case WITHOUT:
             return without_daemon(root, way, device, bytes, epoch, tag);
@@ -322,6 +322,7 @@ bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uin
 GA_NOINLINE bool ga_admit_again(struct ga_root *root, struct ga_entry *entry) {
     enum admitted result;
     ga_release_entry(root, entry);
+    ga_self_take_back(entry->device);
     if (!(atomic_load(&root->able) & GA_ABLE_DRIVER_FULL))
         return false;
     do {

@@ -45,8 +45,7 @@ static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t
                                                           &ga_self.credit_seen))) {
             ga_inflight_add(device, bytes);
             ga_move_end();
-            if (GA_UNLIKELY(ga_self.refused != 0))
-                ga_self.refused &= ~(1u << device);
+            ga_self_grant(device);
             return true;
         }
     }

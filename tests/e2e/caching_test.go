@@ -102,6 +102,7 @@ wait_after = 3
 		{"a name that is longer", "x/libc10_cudaless.so", "", []string{"--wait"}, 0},
 		{"no allocator", "", "", []string{"--wait"}, 0},
 		{"no allocator, but the flag", "", "", []string{"--wait", "--refuse-first"}, 1},
+		{"the flag inside a job", "", "", []string{"--wait", "--", rig.Build(t, "gpuarb"), "run", "--refuse-first"}, 1},
 		{"the flag turns it off", "x/libc10_cuda.so", "", []string{"--wait", "--refuse-first=false"}, 0},
 		{"the rule turns it off", "x/libc10_cuda.so", "off", nil, 0},
 		{"the flag before the rule", "", "off", []string{"--refuse-first"}, 1},
@@ -174,4 +175,33 @@ func TestBurstEndsWithAGrant(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
+}
+
+// TestDriverRefusesWithinABurst: a program's first request is refused, and its cache is dropped. The next request is granted, but the driver
+// lacks the memory, because a program without gpuarb has just taken it. The burst is not over: the request waits instead of being refused.
+func TestDriverRefusesWithinABurst(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	holder := m.Interact(m.Gpuarb("run", "--", cudaprog(t, "dlsym"), "-"))
+	holder.Want("alloc a 5G", "ok")
+	p := m.Begin(m.Gpuarb("run", "--wait", "--refuse-first", "--", compiled(t, "caching", "testdata/caching.c", "-ldl")))
+	says := func(want string) {
+		t.Helper()
+		if got := p.Line(); got != want {
+			t.Fatalf("%s, want %s\n%s", got, want, p.Stderr())
+		}
+	}
+	p.Tell("take 1024")
+	says("took")
+	p.Tell("give")
+	says("given")
+	m.Sim("hang", "0") // from now on no reading shows what the stranger takes
+	stranger := m.Interact(m.Command(m.Env(), cudaprog(t, "dlsym"), "-"))
+	stranger.Want("alloc a 1G", "ok")
+	p.Tell("take 2500") // also fits beside a context that no reading has shown
+	rig.Eventually(t, "the driver has refused the program", func() bool { return m.SimNumber("lacked", "0") == 1 })
+	m.Sim("answer", "0")
+	rig.Eventually(t, "the program waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	stranger.End()
+	says("took again")
 }
