@@ -3,6 +3,7 @@ package demo
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,7 +38,10 @@ func open(t *testing.T, before, top string) *playground {
 			t.Fatal(err)
 		}
 	}
-	t.Cleanup(p.gone)
+	t.Cleanup(func() {
+		defer p.kill()
+		p.gone()
+	})
 	p.Terminal = m.Terminal(200, 50, "exec "+before+" "+top+"/tests/demo/playground.sh",
 		"TMPDIR="+p.tmp, "HOME="+p.tmp, "GPUARB_JOB=0123", "BUILD="+top+"/build")
 	p.Await(prompt)
@@ -88,6 +92,15 @@ func (p *playground) gone() {
 		left = p.left()
 		return len(left) == 0
 	})
+}
+
+// kill ends the processes that are left after a failure, so that they do not outlive the test.
+func (p *playground) kill() {
+	for _, left := range p.left() {
+		if pid, err := strconv.Atoi(strings.TrimPrefix(left, "/proc/")); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
 }
 
 // checkout returns the path of this checkout, whose programs are built.
