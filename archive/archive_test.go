@@ -227,6 +227,24 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestClockForward checks that a clock which is set forward by half a century costs a bounded number of rows, and no sum.
+func TestClockForward(t *testing.T) {
+	s := opened(t, t.TempDir())
+	const late = 56 * 365 * 24 * hourMs
+	for _, b := range []rows.Batch{{AtMs: 1000, Jobs: []rows.Job{job(1, "ann", 0, 1, gib)}}, {AtMs: late, Jobs: []rows.Job{job(1, "ann", 0, 3600, gib)}}} {
+		if err := s.writeBatch("d", &b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var n int
+	if err := s.read.QueryRow("SELECT count(*) FROM uses").Scan(&n); err != nil || n > 200 {
+		t.Errorf("%d rows, %v", n, err)
+	}
+	if all := sums(t, s, rows.Question{By: "user", UntilMs: late}); len(all) != 1 || !near(all[0].Held, 1) {
+		t.Errorf("1 GiB for an hour: %+v", all)
+	}
+}
+
 // BenchmarkReport makes a report over a million rows of 500,000 jobs.
 func BenchmarkReport(b *testing.B) {
 	s := opened(b, b.TempDir())

@@ -11,7 +11,12 @@ import (
 	"github.com/gpuarb/gpuarb/archive/rows"
 )
 
-const hourMs = 3600 * 1000
+const (
+	hourMs = 3600 * 1000
+	// mostSpread bounds the rows that one change of totals makes. A clock that is set forward by years would otherwise make a row for each
+	// hour of them.
+	mostSpread = 7 * 24 * hourMs
+)
 
 // writeBatch writes a batch of a daemon, all of it or nothing.
 func (s *store) writeBatch(daemon string, b *rows.Batch) (err error) {
@@ -150,7 +155,8 @@ func (known *openJob) readTotals(tx *sql.Tx) error {
 	return all.Err()
 }
 
-// writeUse adds the growth of a job's totals on a device since the last row of the job. The growth is spread evenly over the hours between.
+// writeUse adds the growth of a job's totals on a device since the last row of the job. The growth is spread evenly over the hours
+// between, and over the last week at most.
 func (s *store) writeUse(tx *sql.Tx, known *openJob, j *rows.Job, u rows.Use, atMs int64) error {
 	id, err := s.device(tx, device{u.UUID, u.Device})
 	if err != nil {
@@ -162,7 +168,7 @@ func (s *store) writeUse(tx *sql.Tx, known *openJob, j *rows.Job, u rows.Use, at
 	if u.Peak > was.Peak {
 		peak = u.Peak
 	}
-	from := min(known.seenMs, atMs)
+	from := max(min(known.seenMs, atMs), atMs-mostSpread)
 	for since := from; ; {
 		until := min(atMs, (since/hourMs+1)*hourMs)
 		part, last := 1.0, until == atMs
