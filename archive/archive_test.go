@@ -227,6 +227,32 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestNewTexts checks that commands which never come again do not fill the store: it keeps the latest jobs.
+func TestNewTexts(t *testing.T) {
+	const most = 4 << 20
+	s, _, err := openStore(t.TempDir(), most)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &keeper{store: s, settings: rows.Settings{MaxBytes: most, Daemon: "d"}}
+	for i := range uint64(40) {
+		var b rows.Batch
+		for n := range uint64(100) {
+			j := job(1+i*100+n, "ann", int64(i)*1000, 1, gib)
+			j.Command = fmt.Sprintf("prog %d %04000d", j.ID, 0)
+			j.EndedMs, j.How = int64(i)*1000+1000, rows.Exited
+			b.Jobs = append(b.Jobs, j)
+		}
+		if err := k.write(&b); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	var commands int
+	if err := s.read.QueryRow("SELECT count(*) FROM jobs JOIN texts ON texts.id = command WHERE job = 4000 AND text LIKE 'prog 4000 %'").Scan(&commands); err != nil || commands != 1 {
+		t.Errorf("%d rows of the last job have its command, %v", commands, err)
+	}
+}
+
 // TestClockForward checks that a clock which is set forward by half a century costs a bounded number of rows, and no sum.
 func TestClockForward(t *testing.T) {
 	s := opened(t, t.TempDir())

@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	pruneStep  = 2000 // jobs that are removed at once
+	pruneStep  = 2000 // fewest jobs that are removed at once
+	pruneParts = 20   // part of all jobs that is removed at once from a file that is full: one of so many
 	dayMinutes = 24 * 60
 )
 
 // pruneOld removes what is older than a time.
 func (s *store) pruneOld(beforeMs int64) error {
 	for {
-		n, err := s.removeJobs("WHERE ended > 0 AND ended < ?", beforeMs)
+		n, err := s.removeJobs(pruneStep, "WHERE ended > 0 AND ended < ?", beforeMs)
 		if err != nil {
 			return err
 		}
@@ -30,28 +31,31 @@ func (s *store) pruneOld(beforeMs int64) error {
 	return err
 }
 
-// pruneLarge removes the oldest jobs that have ended, and the oldest minutes, until the file has nine tenths of its largest size.
+// pruneLarge removes the texts that no job has any more, the oldest jobs that have ended, and the oldest minutes, until the file has nine
+// tenths of its largest size.
 func (s *store) pruneLarge(maxBytes int64) error {
-	for range 10000 {
-		var pages, free int64
-		if err := s.write.QueryRow("PRAGMA page_count").Scan(&pages); err != nil {
-			return err
-		}
-		if err := s.write.QueryRow("PRAGMA freelist_count").Scan(&free); err != nil {
+	for first := true; ; first = false {
+		var pages, free, jobs int64
+		if err := s.write.QueryRow("SELECT page_count, freelist_count, (SELECT count(*) FROM jobs) FROM pragma_page_count, pragma_freelist_count").Scan(&pages, &free, &jobs); err != nil {
 			return err
 		}
 		if (pages-free)*pageSize <= maxBytes/10*9 {
 			break
 		}
-		n, err := s.removeJobs("WHERE ended > 0")
-		if err != nil {
-			return err
+		if !first {
+			n, err := s.removeJobs(max(pruneStep, jobs/pruneParts), "WHERE ended > 0")
+			if err != nil {
+				return err
+			}
+			minutes, err := s.write.Exec("DELETE FROM minutes WHERE minute < (SELECT min(minute) FROM minutes) + ?", dayMinutes)
+			if err != nil {
+				return err
+			}
+			if gone, err := minutes.RowsAffected(); err != nil || n == 0 && gone == 0 {
+				return err
+			}
 		}
-		minutes, err := s.write.Exec("DELETE FROM minutes WHERE minute < (SELECT min(minute) FROM minutes) + ?", dayMinutes)
-		if err != nil {
-			return err
-		}
-		if gone, err := minutes.RowsAffected(); err != nil || n == 0 && gone == 0 {
+		if err := s.removeTexts(); err != nil {
 			return err
 		}
 	}
@@ -59,15 +63,23 @@ func (s *store) pruneLarge(maxBytes int64) error {
 	return err
 }
 
-// removeJobs removes the oldest pruneStep jobs that a condition names, and returns their number.
-func (s *store) removeJobs(where string, args ...any) (n int64, err error) {
+// removeTexts removes the texts that no job has. Users choose names and commands, so that a new text with each job would fill the file.
+func (s *store) removeTexts() error {
+	_, err := s.write.Exec(`DELETE FROM texts WHERE id NOT IN (SELECT daemon FROM jobs UNION SELECT user FROM jobs UNION SELECT grp FROM jobs UNION
+		SELECT name FROM jobs UNION SELECT command FROM jobs UNION SELECT program FROM jobs UNION SELECT unit FROM jobs UNION SELECT path FROM jobs)`)
+	clear(s.texts)
+	return err
+}
+
+// removeJobs removes the oldest jobs that a condition names, most at the most, and returns their number.
+func (s *store) removeJobs(most int64, where string, args ...any) (n int64, err error) {
 	tx, err := s.write.Begin()
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback() }()
 	var gone sql.Result
-	oldest := "(SELECT id FROM jobs " + where + " ORDER BY id LIMIT " + strconv.Itoa(pruneStep) + ")"
+	oldest := "(SELECT id FROM jobs " + where + " ORDER BY id LIMIT " + strconv.FormatInt(most, 10) + ")"
 	if _, err = tx.Exec("DELETE FROM uses WHERE job IN "+oldest, args...); err != nil {
 		return 0, err
 	}

@@ -146,7 +146,8 @@ func (k *keeper) readBatches(in *bufio.Reader) error {
 	return lines.Err()
 }
 
-// write writes a batch. If the store has reached its largest size, it removes the oldest jobs first.
+// write writes a batch. If the store has reached its largest size, it removes the oldest jobs first, and writes the rows
+// in parts if it must.
 func (k *keeper) write(b *rows.Batch) error {
 	if time.Since(k.pruned) > pruneEvery {
 		k.pruned = time.Now()
@@ -154,13 +155,26 @@ func (k *keeper) write(b *rows.Batch) error {
 			return err
 		}
 	}
-	err := k.store.writeBatch(k.settings.Daemon, b)
-	var failed *sqlite.Error
-	if errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_FULL {
-		if err := k.store.pruneLarge(k.settings.MaxBytes); err != nil {
-			return err
-		}
-		err = k.store.writeBatch(k.settings.Daemon, b)
+	if err := k.store.writeBatch(k.settings.Daemon, b); !isFull(err) {
+		return err
 	}
-	return err
+	if err := k.store.pruneLarge(k.settings.MaxBytes); err != nil {
+		return err
+	}
+	err := k.store.writeBatch(k.settings.Daemon, b)
+	half := len(b.Jobs) / 2
+	if !isFull(err) || half == 0 {
+		return err
+	}
+	// A small store has no room for many rows at once. Rows of ended jobs make room for those after them.
+	if err := k.write(&rows.Batch{AtMs: b.AtMs, Jobs: b.Jobs[:half]}); err != nil {
+		return err
+	}
+	return k.write(&rows.Batch{AtMs: b.AtMs, Jobs: b.Jobs[half:], Minutes: b.Minutes, Settled: b.Settled})
+}
+
+// isFull reports whether a statement failed because the store, or its disk, is full.
+func isFull(err error) bool {
+	var failed *sqlite.Error
+	return errors.As(err, &failed) && failed.Code()&0xff == sqlite3.SQLITE_FULL
 }
