@@ -48,7 +48,7 @@ const (
 func (d *Daemon) newArchive() *worker.Keeper {
 	var out bytes.Buffer // the last line of the process, as far as it has come
 	return worker.New(d.log, d.paths.socket, d.paths.socketMode(), worker.Job{
-		Command: rows.Command, User: archiveUser, Fallback: archiveUID, Drains: true, LogsOnce: true, Pause: restartPause,
+		Command: rows.Command, User: archiveUser, Fallback: archiveUID, Drains: true, Spare: true, LogsOnce: true, Pause: restartPause,
 		Done: "the history is kept", Failed: "the history is not kept",
 		Prepare: func(as *syscall.Credential) error { return prepareFolder(d.paths.history, as) },
 		Started: d.feed.connect, Ended: d.feed.disconnect, Trouble: d.feed.failed,
@@ -89,7 +89,7 @@ func (d *Daemon) archiveAnswered(a rows.Answer) {
 	}
 	if text, changed := d.feed.answered(a); changed {
 		if text != "" {
-			d.log.Error("the history cannot be written; it is tried again", "folder", d.paths.history, "err", text)
+			d.log.Warn("the history cannot be written; it is tried again", "folder", d.paths.history, "err", text)
 		} else {
 			d.log.Info("the history is written again", "folder", d.paths.history)
 		}
@@ -204,7 +204,7 @@ func (d *Daemon) keepArchive(ctx context.Context) {
 			next.Reset(feedEvery)
 		}
 		if err := d.feedOnce(); err != nil {
-			d.log.Error("the history is not kept", "err", err)
+			d.log.Warn("the history is not kept", "err", err)
 			d.archive.Kill()
 		}
 	}

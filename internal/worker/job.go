@@ -14,6 +14,7 @@ type Job struct {
 	User     string // user that systemd-sysusers creates for the worker of root's daemon
 	Fallback uint32 // UID and GID if that user does not exist; 0: nobody's
 	Connects bool   // the worker connects to the daemon's socket
+	Spare    bool   // programs do not need the worker: a failure is a warning
 	LogsOnce bool   // a failure is logged again only if its reason changes
 	Drains   bool   // when the daemon dies, the worker reads its standard input to the end, and then ends by itself
 	// Pause is the time before a worker that has failed is started again, the first time; 0: half a second. It doubles each time.

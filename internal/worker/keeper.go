@@ -162,7 +162,11 @@ func (k *Keeper) report(err error, now Wanted, pause time.Duration) {
 	}
 	if text := err.Error(); !k.LogsOnce || text != k.said {
 		k.said = text
-		k.log.Error(k.Failed+"; it is tried again", "listen", now.Address, "after", pause, "err", err)
+		level := slog.LevelError
+		if k.Spare {
+			level = slog.LevelWarn
+		}
+		k.log.Log(context.Background(), level, k.Failed+"; it is tried again", "listen", now.Address, "after", pause, "err", err)
 	}
 }
 
