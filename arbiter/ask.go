@@ -47,7 +47,11 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	}
 	if r.DriverFullAgain {
 		full := &accounting.Refusal{Amount: accounting.Memory, Device: l.device.Index, Requested: r.Bytes, Limit: l.device.grantable()}
-		return a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(l.device, r.Bytes), "")
+		what := r.Bytes.Human()
+		if r.What != WantsBytes {
+			what = wording.Context
+		}
+		return l.counted(r.What, a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(l.device, what), ""))
 	}
 	if r.What == WantsBytes {
 		if l.closed { // recall freed bytes before the lease is granted more

@@ -67,7 +67,9 @@ func (a *Arbiter) evaluateLease(t *ticket) evaluation {
 	l, s := t.lease, t.only()
 	switch t.kind {
 	case WantsContexts:
-		t.bytes = a.contextsNeed(l, t.count)
+		if t.bytes = a.contextsNeed(l, t.count); t.driverFull { // the driver had no memory for one
+			t.bytes = max(t.bytes, l.newContexts(t.count, l.device.contextRoom()))
+		}
 	case WantsStreams: // the count may have been delegated again since the request began to wait
 		a.revokeStreams(l)
 	}

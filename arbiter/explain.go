@@ -153,9 +153,9 @@ func firstPart(message string) string {
 	return fmt.Sprintf(wording.LastWhy, first)
 }
 
-// driverFull returns the message for n bytes that budgets and device allow, and for which the driver had no memory. It names the largest
+// driverFull returns the message for bytes or a context that budgets and device allow, and for which the driver had no memory. It names the largest
 // programs that the device shows.
-func (a *Arbiter) driverFull(d *device, n accounting.Bytes) string {
+func (a *Arbiter) driverFull(d *device, what string) string {
 	var top topHolders
 	for pid, figure := range d.figures {
 		i := slices.IndexFunc(d.byPID[pid], func(l *lease) bool { return l.reads(figure) })
@@ -166,7 +166,7 @@ func (a *Arbiter) driverFull(d *device, n accounting.Bytes) string {
 	for i := range d.unmanagedBy {
 		top.insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
 	}
-	return fmt.Sprintf(wording.DriverFull, d, n.Human(), cmp.Or(top.text(time.Time{}, nil, nil), wording.ShowsNone))
+	return fmt.Sprintf(wording.DriverFull, d, what, cmp.Or(top.text(time.Time{}, nil, nil), wording.ShowsNone))
 }
 
 // explainThreads returns the message for a thread whose objects cannot be tracked.

@@ -106,7 +106,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	case why == ReasonThreads:
 		text = a.explainThreads(t.lease, t.thread)
 	case t.driverFull && why == ReasonDeviceFull && t.bytes <= a.ledger.Available(nil, t.lease.device.Index):
-		text = a.driverFull(t.lease.device, t.bytes)
+		text = a.driverFull(t.lease.device, a.requestText(t))
 	default:
 		if aside = a.explainBlocked(now, t, why, r); aside == "" && a.isFurther(t) {
 			aside = wording.FurtherContext

@@ -31,7 +31,8 @@ func (cl *client) stream(h ipc.Header, req ipc.StreamRequest) error {
 
 // context answers a request for contexts before the client makes them, or a report that contexts are gone.
 func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
-	r := arbiter.Request{What: arbiter.WantsContexts, Count: int(req.Count), Thread: req.Thread, Noticed: req.Flags&ipc.FlagNoticed != 0}
+	r := arbiter.Request{What: arbiter.WantsContexts, Count: int(req.Count), Thread: req.Thread, Noticed: req.Flags&ipc.FlagNoticed != 0,
+		DriverFull: req.Flags&ipc.FlagDriverFull != 0, DriverFullAgain: req.Flags&ipc.FlagDriverFullAgain != 0}
 	if req.Flags&ipc.FlagHold != 0 {
 		r.What = arbiter.WantsHolds
 	}

@@ -351,11 +351,11 @@ const (
 	// FlagChosen (Alloc): FlagCaches or FlagNoCaches is the choice of the program's environment, and holds whatever
 	// the rule says.
 	FlagChosen uint32 = 512
-	// FlagDriverFull (Alloc): the driver had no memory for these bytes, although they had been granted. The client has
-	// released them. The daemon reads the device first. If the request may wait, it waits until the device shows room.
+	// FlagDriverFull (Alloc, Context): the driver had no memory for these bytes, or for the context, although it had
+	// been granted. The client has released it. The daemon reads the device first. If the request may wait, it waits until the device shows room.
 	// Only a daemon with AbleDriverFull knows this flag and the next one.
 	FlagDriverFull uint32 = 1024
-	// FlagDriverFullAgain (Alloc): the driver had no memory for the bytes that a request with FlagDriverFull was
+	// FlagDriverFullAgain (Alloc, Context): the driver had no memory for what a request with FlagDriverFull was
 	// granted. The answer is always a refusal. Its text names the programs that the device shows.
 	FlagDriverFullAgain uint32 = 2048
 )
@@ -407,7 +407,7 @@ type StreamReply struct {
 type ContextRequest struct {
 	Slot   uint32
 	Count  int32
-	Flags  uint32 // FlagRetry, FlagNoWait, FlagNoticed, FlagHold, FlagAside, FlagAgain
+	Flags  uint32 // FlagRetry, FlagNoWait, FlagNoticed, FlagHold, FlagAside, FlagAgain, FlagDriverFull, FlagDriverFullAgain
 	Thread uint32 // the asking thread; if Count < 0, the thread that made the objects
 }
 

@@ -21,7 +21,7 @@ func validate[T Body](body *T) *ProtocolError {
 			bits("StreamRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagAside|FlagAgain))
 	case *ContextRequest:
 		return firstError(slot(m.Slot), count("ContextRequest.Count", m.Count),
-			bits("ContextRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagNoticed|FlagHold|FlagAside|FlagAgain))
+			bits("ContextRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagNoticed|FlagHold|FlagAside|FlagAgain|FlagDriverFull|FlagDriverFullAgain))
 	case *HelloRequest:
 		return m.validate()
 	case *ResumeRequest:

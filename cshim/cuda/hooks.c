@@ -151,8 +151,14 @@ static ga_result init_copy(size_t place, unsigned int flags) {
 #define GA_CREATES_STREAM(real, opened, stream, ...)                                               \
     GA_ADMITS(ga_allocation, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
 #define GA_CREATES_CONTEXT(real, device, context, ...)                                             \
-    GA_ADMITS(ga_allocation, ga_cuda_context_ask(&c, device),                                      \
-              ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
+    GA_ADMITS(ga_allocation, ga_cuda_context_ask(&c, device), ({                                   \
+                  bool again = false;                                                              \
+                  ga_result made;                                                                  \
+                  do                                                                               \
+                      made = ga_cuda_context_created(&c, real(context, __VA_ARGS__), context);     \
+                  while (ga_cuda_context_retry(&c, device, made, &again));                         \
+                  made;                                                                            \
+              }))
 #define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
     GA_ADMITS(ga_allocation, ga_cuda_host_open(&c, bytes),                                         \
               ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at, GA_CUDA_HOST_ALLOCATED))

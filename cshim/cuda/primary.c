@@ -189,11 +189,15 @@ static ga_result retain_new(struct retaining *r, bool *refused) {
     *refused = !ga_cuda_context_ask(&request, r->device);
     if (*refused)
         return GA_CUDA_OUT_OF_MEMORY;
-    bool in_call = begin_call(r->root, r->device);
-    bool exists =
-        ga_cuda_primary_active(r->device); // true: made by a call that the library does not see
-    ga_result result = retain(r, &request, exists);
-    end_call(r->root, r->device, in_call);
+    bool again = false;
+    ga_result result;
+    do {
+        bool in_call = begin_call(r->root, r->device);
+        bool exists =
+            ga_cuda_primary_active(r->device); // true: made by a call that the library does not see
+        result = retain(r, &request, exists);
+        end_call(r->root, r->device, in_call);
+    } while (ga_cuda_context_retry(&request, r->device, result, &again));
     return result;
 }
 

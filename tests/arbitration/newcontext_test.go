@@ -110,3 +110,23 @@ func TestTheDriverRefusesForGood(t *testing.T) {
 	}
 	idle(m)
 }
+
+// TestTheDriverHasNoRoomForAContext: a program without the library has taken all of the device, and no reading has shown that. The driver
+// refuses the context of a program that may wait. The program waits until the device shows room for one.
+func TestTheDriverHasNoRoomForAContext(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"}})
+	program := rig.Build(t, "programs/cudaprog-dlsym")
+	m.Sim("hang", "0")
+	stranger := m.Interact(m.Command(m.Env(), program))
+	stranger.Want("alloc a 8128M", "ok")
+	p := m.Begin(m.Gpuarb("run", "--wait", "--", program, "alloc a 1G"))
+	rig.Eventually(t, "the driver has refused the context", func() bool { return m.SimNumber("lacked", "0") >= 1 })
+	m.Sim("answer", "0")
+	waiting(m, 1)
+	stranger.End()
+	p.Expect("ready")
+	p.Expect("alloc a ok")
+	p.Wait()
+	idle(m)
+}

@@ -47,7 +47,7 @@ func TestContextVersions(t *testing.T) {
 			"contextvdpauv1": "cuVDPAUCtxCreate", "contextvdpau": "cuVDPAUCtxCreate_v2"}
 		for make, symbol := range versions {
 			for _, end := range []string{"destroy", "destroyv1"} {
-				m.Sim("fail", symbol+":1:2")
+				m.Sim("fail", symbol+":1-:2")
 				p.Want(make+" c", errOutOfMemory)
 				m.Sim("clear")
 				p.Want(make+" c 7", "err 101") // no such device
@@ -112,7 +112,7 @@ func TestContextPrimary(t *testing.T) {
 	const limit = 8 * mib
 	withContext(t, "none", limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
-		m.Sim("fail", "cuDevicePrimaryCtxRetain:1:2")
+		m.Sim("fail", "cuDevicePrimaryCtxRetain:1-:2")
 		p.Want("primary c", errOutOfMemory)
 		m.Sim("clear")
 		for _, suffix := range []string{"", "v1"} {
