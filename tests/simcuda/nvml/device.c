@@ -277,7 +277,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, struct sampl
     nvmlReturn_t rc = collect_samples(s, phys, since, list, count);
     if (rc)
         return rc;
-    if (*count > room)
+    if (!samples || *count > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
     memcpy(samples, list, *count * sizeof *samples);
     return NVML_SUCCESS;
