@@ -213,7 +213,7 @@ const (
 // Freed on this connection. The end of the connection removes the request from the queue.
 type WaitingReply struct {
 	Ticket   uint64
-	Position uint32 // place in the queue of the limit that refused; 1: first
+	Position uint32 // place in the queue of the limit that refused; 1: first; 0: Text says what was got
 	Reserved uint32
 	Waited   uint64 // milliseconds since the request arrived
 	Text     Text   // the missing thing, its holder, and since when

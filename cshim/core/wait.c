@@ -13,7 +13,6 @@
 // Lines that a waiting thread has printed.
 struct told {
     uint8_t text[GA_TEXT_SIZE]; // latest notice of the daemon; empty: none yet
-    bool printed;               // text was printed
     uint64_t at_ms;             // when a line was last printed (ga_os_now_ms); 0: none was
 };
 
@@ -21,12 +20,11 @@ struct told {
 static void print_wait(struct ga_root *root, struct told *told) {
     if (root->env.in_job || atomic_exchange(&root->wait_reported, 1) == 0)
         ga_log_user("%t", told->text);
-    told->printed = true;
     told->at_ms = ga_os_now_ms();
 }
 
 // Reports to the user what is waited for. Under gpuarb run each change is printed on a terminal,
-// and elsewhere the first notice.
+// and elsewhere the first notice and the last.
 static void report_wait(struct ga_root *root, const struct ga_reply *reply, struct told *told) {
     const uint8_t *text = reply->body.waiting.text;
     size_t i = 0;
@@ -37,8 +35,8 @@ static void report_wait(struct ga_root *root, const struct ga_reply *reply, stru
     if (i == GA_TEXT_SIZE || text[i] == told->text[i])
         return;
     ga_os_copy(told->text, text, GA_TEXT_SIZE);
-    told->printed = false;
-    if (told->at_ms == 0 || ga_os_is_terminal(2))
+    bool last = reply->body.waiting.position == 0; // it says what was got
+    if (told->at_ms == 0 || last || ga_os_is_terminal(2))
         print_wait(root, told);
     ga_log("%t", told->text);
 }
@@ -61,11 +59,8 @@ static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_connection *conne
     struct told told = {0};
     bool given_up = false;
     for (uint32_t ticks = 1;; ticks++) {
-        if (error == 0 && reply->header.status != GA_STATUS_WAITING) {
-            if (!told.printed && told.at_ms != 0) // the last notice says what was got
-                print_wait(root, &told);
+        if (error == 0 && reply->header.status != GA_STATUS_WAITING)
             return 0;
-        }
         if (error == 0) {
             if (reply->fd >= 0)
                 ga_os_close(reply->fd);

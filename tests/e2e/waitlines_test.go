@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -14,54 +15,53 @@ import (
 // This test holds which lines a waiting run prints: on a terminal one for each change, elsewhere the first and the last.
 // The tests of cmd/gpuarb have the line that is printed once a minute.
 
-// TestWaitLines: a run that waits to start, and a program that waits for memory, print the begin and the end of the
-// wait into a file, and each change on a terminal. The change is that one of two holders ends.
+// TestWaitLines: runs that wait to start, and programs that wait for memory, print the begin and the end of the wait
+// into a file, and each change on a terminal. The change is that one of two holders ends. The daemon tells both runs at
+// the same time, so that the file has had its chance when the terminal shows the change.
 func TestWaitLines(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: "schema_version = 1\n[defaults]\ncontext_reserve = 0\n"})
-	for _, c := range []struct {
-		what, last string
-		terminal   bool
-		command    []string
+	for what, c := range map[string]struct {
+		last    string
+		command []string
 	}{
-		{"a start", "served after", false, []string{"run", "--min", "5G", "--", "true"}},
-		{"a start", "served after", true, []string{"run", "--min", "5G", "--", "true"}},
-		{"an allocation", "used at most 5 GiB on GPU 0; 1 request waited ", false, []string{"run", "--wait", "--", cudaprog(t, "dlsym"), "alloc a 5G"}},
-		{"an allocation", "used at most 5 GiB on GPU 0; 1 request waited ", true, []string{"run", "--wait", "--", cudaprog(t, "dlsym"), "alloc a 5G"}},
+		"a start":       {"served after", []string{"run", "--min", "5G", "--", "true"}},
+		"an allocation": {"used at most 5 GiB on GPU 0; 1 request waited ", []string{"run", "--wait", "--", cudaprog(t, "dlsym"), "alloc a 5G"}},
 	} {
-		name := fmt.Sprintf("%s, terminal: %v", c.what, c.terminal)
 		rig.Eventually(t, "the jobs before are gone", func() bool { return len(m.Snapshot().Jobs) == 0 })
 		first := m.Interact(m.Gpuarb("run", "--name", "one", "--", cudaprog(t, "dlsym"), "-"))
 		first.Want("alloc a 3G", "ok")
 		second := m.Interact(m.Gpuarb("run", "--name", "two", "--", cudaprog(t, "dlsym"), "-"))
 		second.Want("alloc a 3584M", "ok")
-		waits := m.Gpuarb(c.command...)
-		said := stderrInto(t, c.terminal)
-		waits.Stderr = said.file
-		if err := waits.Start(); err != nil {
-			t.Fatal(err)
-		}
-		said.file.Close()
-		rig.Eventually(t, name+": it waits, and says so", func() bool {
-			return len(m.Snapshot().Queue) == 1 && strings.Contains(said.text(), "two")
-		})
-		first.End()
-		if c.terminal {
-			rig.Eventually(t, name+": the change is printed", func() bool { return strings.Count(said.text(), "waits for") == 2 })
-		} else {
-			rig.Eventually(t, name+": the daemon tells the change", func() bool {
-				q := m.Snapshot().Queue
-				return len(q) == 1 && !strings.Contains(q[0].Text, "one")
+		var runs []*exec.Cmd
+		var said []written
+		for i, terminal := range []bool{true, false} {
+			run := m.Gpuarb(c.command...)
+			into := stderrInto(t, terminal)
+			run.Stderr = into.file
+			if err := run.Start(); err != nil {
+				t.Fatal(err)
+			}
+			into.file.Close()
+			runs, said = append(runs, run), append(said, into)
+			rig.Eventually(t, what+": it waits, and says so", func() bool {
+				return len(m.Snapshot().Queue) == i+1 && strings.Contains(into.text(), "two")
 			})
 		}
+		first.End()
+		rig.Eventually(t, what+": the terminal shows the change", func() bool { return strings.Count(said[0].text(), "waits for") == 2 })
 		second.End()
-		if err := waits.Wait(); err != nil {
-			t.Errorf("%s: %v\n%s", name, err, said.text())
+		for i, run := range runs {
+			if err := run.Wait(); err != nil {
+				t.Errorf("%s: %v\n%s", what, err, said[i].text())
+			}
 		}
-		want := map[bool]int{true: 2, false: 1}[c.terminal]
-		if got := said.text(); strings.Count(got, "waits for") != want || strings.Count(got, c.last) != 1 {
-			t.Errorf("%s: %d lines about the wait, want %d and one with %q:\n%s", name, strings.Count(got, "waits for"), want, c.last, got)
+		for i, want := range []int{2, 1} {
+			got := said[i].text()
+			if n := strings.Count(got, "waits for"); n < want || want == 1 && n > 1 || strings.Count(got, c.last) != 1 {
+				t.Errorf("%s, %s: %d lines about the wait, want %d and one with %q:\n%s", what, []string{"terminal", "file"}[i], n, want, c.last, got)
+			}
 		}
 	}
 }
