@@ -487,7 +487,7 @@ func TestExitCodes(t *testing.T) {
 		{"limit: whose are shown", daemon, "limit", 2, "whose? Give a PID, --job, --user, --cgroup, --rule or --device"},
 		{"limit: no path of a cgroup", daemon, "limit --cgroup system.slice", 2, "--cgroup: \"system.slice\" is no path of a cgroup, which begins with a slash and has none at its end, nor two in a row"},
 		{"limit: a path that ends in a slash", daemon, "limit --cgroup /system.slice/ memory.max=1G", 2, "--cgroup: \"/system.slice/\" is no path of a cgroup, which begins with a slash and has none at its end, nor two in a row"},
-		{"limit: the root cgroup", daemon, "limit --cgroup /", 0, ""},
+		{"limit: the root cgroup", daemon, "limit --cgroup /", 0, "no limit is set and nothing is reserved: the table is empty"},
 		{"limit: of a device", daemon, "limit --device 0 memory.max=1G", 2, "\"memory.max\" is no limit of a device; there is slots.max"},
 		{"limit: of a process", daemon, "limit 42 slots.max=1", 2, "\"slots.max\" is no limit of a process or job; there are memory.max, memory.min and streams.max"},
 		{"limit: bad size", daemon, "limit 42 memory.max=1Q", 2, `memory.max: "1Q" is no size: its unit "Q" is unknown; K, M, G, T (powers of 1024) and % are known`},
