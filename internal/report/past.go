@@ -138,7 +138,7 @@ var sumFields = []struct {
 	name string
 	text func(rows.Sum) string
 }{
-	{"key", func(r rows.Sum) string { return r.Key }},
+	{"key", func(r rows.Sum) string { return csvCell(r.Key) }},
 	{"jobs", func(r rows.Sum) string { return strconv.FormatInt(r.Jobs, 10) }},
 	{"held_gib_hours", func(r rows.Sum) string { return decimal(r.Held) }},
 	{"reserved_gib_hours", func(r rows.Sum) string { return decimal(r.Reserved) }},
@@ -154,6 +154,14 @@ var sumFields = []struct {
 }
 
 func decimal(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// csvCell returns a text that users have chosen, safe for a terminal and for a spreadsheet: with an apostrophe before a formula, it is a text.
+func csvCell(text string) string {
+	if text = Escape(text); strings.IndexAny(strings.TrimLeft(text, " "), "=+-@") == 0 {
+		return "'" + text
+	}
+	return text
+}
 
 // SumsCSV writes a report as CSV with a header.
 func SumsCSV(w io.Writer, sums []rows.Sum) error {

@@ -18,6 +18,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
@@ -197,6 +198,20 @@ func TestRows(t *testing.T) {
 	}
 	if got := printed(t, Style{}.Leases, figures.Snapshot{}); got != header+"\n" {
 		t.Errorf("without leases: %q", got)
+	}
+}
+
+// TestCSV checks that a key of a user's choice is no formula in a spreadsheet, and moves no cursor.
+func TestCSV(t *testing.T) {
+	for key, want := range map[string]string{"train": "train", `=HYPERLINK("x")`: `"'=HYPERLINK(""x"")"`, " =1+1": "' =1+1", "@x": "'@x", "+1": "'+1", "-1": "'-1",
+		"a=1": "a=1", "evil\x1b[2J\n": `evil\x1b[2J\n`} {
+		var out strings.Builder
+		if err := SumsCSV(&out, []rows.Sum{{Key: key}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, line, _ := strings.Cut(out.String(), "\n"); !strings.HasPrefix(line, want+",0,") {
+			t.Errorf("%q is printed as %s", key, line)
+		}
 	}
 }
 
