@@ -169,6 +169,30 @@ func TestUnusableFile(t *testing.T) {
 	}
 }
 
+// TestForeignFile checks that a database of another program is set aside, whatever version and tables it has.
+func TestForeignFile(t *testing.T) {
+	for _, statement := range []string{"CREATE TABLE jobs (a)", "PRAGMA user_version = 2", "PRAGMA user_version = -7"} {
+		folder := t.TempDir()
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, rows.FileName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec("CREATE TABLE texts (mine); " + statement); err != nil {
+			t.Fatal(err)
+		}
+		_ = db.Close()
+		s, note, err := openStore(folder, 1<<30)
+		if err != nil || note == "" {
+			t.Errorf("%s: %q, %v", statement, note, err)
+			continue
+		}
+		if err := s.writeBatch("d", &rows.Batch{AtMs: 10_000, Jobs: []rows.Job{job(1, "ann", 0, 10, gib)}}); err != nil {
+			t.Error(err)
+		}
+		_ = s.close()
+	}
+}
+
 // TestOldVersion checks that a file of each older version is brought to this one, with its rows.
 func TestOldVersion(t *testing.T) {
 	for version := 1; version < len(steps); version++ {

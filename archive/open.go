@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/gpuarb/gpuarb/archive/rows"
 	"golang.org/x/sys/unix"
@@ -60,12 +62,17 @@ func openStore(folder string, maxBytes int64) (s *store, note string, err error)
 // errNewer is the error for a file of a later version.
 var errNewer = errors.New("written by a newer version of gpuarb")
 
+// errForeign is the error for a database with other tables than those of its version.
+var errForeign = errors.New("no history of gpuarb")
+
 // unusable returns why a file can never be used, given the error of opening it or of a statement; "": it can be.
 func unusable(err error) string {
 	var failed *sqlite.Error
 	switch {
 	case errors.Is(err, errNewer):
 		return errNewer.Error()
+	case errors.Is(err, errForeign):
+		return errForeign.Error()
 	case errors.As(err, &failed) && (failed.Code()&0xff == sqlite3.SQLITE_NOTADB || failed.Code()&0xff == sqlite3.SQLITE_CORRUPT):
 		return "damaged"
 	}
@@ -93,7 +100,8 @@ func openFile(path string, maxBytes int64) (*store, error) {
 		return nil, err
 	}
 	file.Close()
-	s := &store{path: path, texts: map[string]int64{}, devices: map[device]int64{}, open: map[jobKey]*openJob{}}
+	s := &store{path: path, texts: map[string]int64{}, devices: map[device]int64{}, open: map[jobKey]*openJob{}, answers: map[*context.CancelFunc]bool{}}
+	s.changed = sync.NewCond(&s.mu)
 	settings := url.Values{"_pragma": {"busy_timeout=5000", "temp_store=memory"}}
 	settings.Set("_txlock", "immediate")
 	for _, pragma := range []string{"page_size=" + strconv.Itoa(pageSize), "auto_vacuum=incremental", "journal_mode=wal", "synchronous=normal",
@@ -129,8 +137,13 @@ func (s *store) migrate() (err error) {
 	if version > len(steps) {
 		return errNewer
 	}
-	for _, step := range steps[version:] {
-		if _, err := tx.Exec(step); err != nil {
+	for _, step := range append(slices.Clone(steps[max(version, 0):]), tablesOfAll) {
+		_, err := tx.Exec(step)
+		var failed *sqlite.Error
+		if errors.As(err, &failed) && failed.Code() == sqlite3.SQLITE_ERROR { // a table is there already, or lacks
+			return fmt.Errorf("%w: %w", errForeign, err)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -4,13 +4,15 @@ package archive
 
 import (
 	"database/sql"
+	"os"
 	"strconv"
 )
 
 const (
 	pruneStep  = 2000 // fewest jobs that are removed at once
-	pruneParts = 20   // part of all jobs that is removed at once from a file that is full: one of so many
+	pruneParts = 20   // divides the jobs of a full file: one such part is removed at once
 	dayMinutes = 24 * 60
+	mostLog    = 32 << 20 // size of SQLite's log in bytes from which readers must not keep it any more
 )
 
 // pruneOld removes what is older than a time.
@@ -60,6 +62,27 @@ func (s *store) pruneLarge(maxBytes int64) error {
 		}
 	}
 	_, err := s.write.Exec("PRAGMA incremental_vacuum")
+	return err
+}
+
+// shortenLog ends all answers if SQLite's log has become too long, and empties it. The log keeps all that was written since the oldest
+// answer began, so that a reader who reads slowly, or never, would let it grow without a bound.
+func (s *store) shortenLog() error {
+	if info, err := os.Stat(s.path + "-wal"); err != nil || info.Size() < mostLog {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for end := range s.answers {
+		(*end)()
+	}
+	for len(s.answers) > 0 {
+		s.changed.Wait()
+	}
+	s.closed = false
+	s.changed.Broadcast()
+	_, err := s.write.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
 	return err
 }
 

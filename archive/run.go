@@ -141,6 +141,10 @@ func (k *keeper) readBatches(in *bufio.Reader) error {
 			k.say(rows.Answer{Error: err.Error()})
 			continue
 		}
+		if err := k.store.shortenLog(); err != nil {
+			k.say(rows.Answer{Error: err.Error()})
+			continue
+		}
 		k.say(rows.Answer{Number: b.Number})
 	}
 	return lines.Err()

@@ -38,3 +38,7 @@ var steps = []string{
 		PRIMARY KEY (minute, device)) WITHOUT ROWID;`,
 	`CREATE INDEX jobs_seen ON jobs (seen)`, // for the latest jobs, and the oldest
 }
+
+// tablesOfAll fails if the file lacks a table or one of its columns.
+const tablesOfAll = `SELECT t.text, d.uuid, d.number, j.daemon, j.job, j.key, j.uid, j.path, j.peak, j.lacked, u.device, u.hour, u.since, u.until, u.refused, m.minute, m.total
+	FROM texts t, devices d, jobs j, uses u, minutes m LIMIT 0`

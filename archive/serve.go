@@ -32,7 +32,8 @@ type server struct {
 	store *store
 	owner uint32 // user that sees all rows, like root
 	mu    sync.Mutex
-	conns map[uint32]int // open connections by user
+	conns map[uint32]int           // open connections by user
+	turns map[uint32]chan struct{} // of users with connections; full while an answer to the user is made
 	total int
 }
 
@@ -68,7 +69,9 @@ func (v *server) enter(uid uint32) bool {
 		return false
 	}
 	v.total++
-	v.conns[uid]++
+	if v.conns[uid]++; v.conns[uid] == 1 {
+		v.turns[uid] = make(chan struct{}, 1)
+	}
 	return true
 }
 
@@ -78,6 +81,21 @@ func (v *server) leave(uid uint32) {
 	v.total--
 	if v.conns[uid]--; v.conns[uid] == 0 {
 		delete(v.conns, uid)
+		delete(v.turns, uid)
+	}
+}
+
+// turn waits until no other answer to the user is made, and returns the function that ends the turn. One user who does not read answers
+// can thus not keep all connections to the store.
+func (v *server) turn(ctx context.Context, uid uint32) (end func(), err error) {
+	v.mu.Lock()
+	turn := v.turns[uid]
+	v.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, errors.New("another question of yours is not answered yet: read its answer first")
 	}
 }
 
@@ -128,8 +146,7 @@ func (v *server) answer(ctx context.Context, conn *net.UnixConn, who reader) {
 		err = json.Unmarshal(line, &q)
 	}
 	if err == nil {
-		_ = conn.SetDeadline(time.Now().Add(answerTimeout))
-		err = v.store.answer(ctx, who, q, time.Now().UnixMilli(), func(l rows.Line) error { return lines.Encode(l) })
+		err = v.answerInTurn(ctx, conn, who, q, lines)
 	}
 	last := rows.Line{End: true}
 	if err != nil {
@@ -137,6 +154,38 @@ func (v *server) answer(ctx context.Context, conn *net.UnixConn, who reader) {
 	}
 	_ = lines.Encode(last)
 	_ = out.Flush()
+}
+
+// answerInTurn answers a question when no other answer to the user is made.
+func (v *server) answerInTurn(ctx context.Context, conn *net.UnixConn, who reader, q rows.Question, lines *json.Encoder) error {
+	_ = conn.SetDeadline(time.Now().Add(answerTimeout + time.Second))
+	end, err := v.turn(ctx, who.uid)
+	if err != nil {
+		return err
+	}
+	defer end()
+	ctx, done := v.store.answering(ctx)
+	defer done()
+	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })() // it ends a write that waits for the reader
+	return v.store.answer(ctx, who, q, time.Now().UnixMilli(), func(l rows.Line) error { return lines.Encode(l) })
+}
+
+// answering returns the context of an answer that is made, which shortenLog may end. done must be called.
+func (s *store) answering(ctx context.Context) (of context.Context, done func()) {
+	of, end := context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.closed {
+		s.changed.Wait()
+	}
+	s.answers[&end] = true
+	return of, func() {
+		end()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.answers, &end)
+		s.changed.Broadcast()
+	}
 }
 
 // answer sends the lines that answer a question.

@@ -3,8 +3,10 @@ package archive
 // This file has the types of an open store.
 
 import (
+	"context"
 	"database/sql"
 	"os"
+	"sync"
 
 	"github.com/gpuarb/gpuarb/archive/rows"
 )
@@ -18,6 +20,11 @@ type store struct {
 	texts   map[string]int64
 	devices map[device]int64
 	open    map[jobKey]*openJob // jobs that were written and have not ended
+
+	mu      sync.Mutex
+	answers map[*context.CancelFunc]bool // end the answers that are being made
+	closed  bool                         // no answer may begin
+	changed *sync.Cond                   // answers or closed
 }
 
 // device identifies a device: by its UUID, and by its index if it has none.
