@@ -19,7 +19,7 @@ for never in 'waits for a context' event=deadlock event=denied event=timeout; do
 done
 
 # A reservation that leaves no memory for a context is refused, with the largest possible
-# reservation: first by the assumed size of a context, and later by its measured size.
+# reservation: by the measured size of a context, which the device has shown by now.
 most() { echo $(((8 << 30) - $(gpuarb plan --copies 1 --min 1G --json | sed -n 's/.*"context_bytes": \([0-9]*\).*/\1/p'))); }
 refused() {
     local status=0
@@ -29,8 +29,8 @@ refused() {
     gpuarb plan --copies 8 --min 2G >"$scene/plan"
     expect "memory.min of 8 GiB on GPU 0 could never be used in full: $1 is the most that can be reserved" "$scene/err"
 }
-refused '7.5 GiB' 0
-expect 'GPU 0: 8 copies need 20 GiB with their contexts (2.5 GiB each); free now: 8 GiB: 3 run at once, 5 would wait' "$scene/plan"
+refused '7.7 GiB' 0
+expect 'GPU 0: 8 copies need 18.3 GiB with their contexts (2.2 GiB each); free now: 8 GiB: 3 run at once, 5 would wait' "$scene/plan"
 mkfifo "$scene/never"
 gpuarb run -- cudaprog-dlsym hold <>"$scene/never" >"$scene/out" &
 holder=$!
