@@ -11,8 +11,8 @@ import (
 // This file makes the accounts of jobs for the history, from the sums that integrate.go keeps. The daemon fetches them, and end.go and refuse.go
 // record the ends of jobs.
 
-// LookAtCredit looks at the credit of all leases, because a client that frees memory within its credit sends no message. It returns the number
-// of leases. The daemon calls it many times a second while there are leases.
+// LookAtCredit reads how much of its credit each lease uses, because a client that frees memory within its credit sends no message. It
+// returns the number of leases. The daemon calls it many times a second while there are leases.
 func (a *Arbiter) LookAtCredit(now time.Time) int {
 	for _, l := range a.leases {
 		if l.Granted()-a.idle(l) != l.lastUsed {
@@ -49,8 +49,8 @@ func (a *Arbiter) Accounts(now time.Time, all bool) (accounts []JobAccount) {
 	return accounts
 }
 
-// countIdle counts the time since the last look as idle, as far as the job held memory on the device and none of its processes did anything
-// there.
+// countIdle adds the time since its last call to the idle time of a job on a device, if the job holds memory there. Of that time it leaves
+// out what passed before one of the job's processes last used the device.
 func (a *Arbiter) countIdle(now time.Time, j *job, u *jobUse) {
 	idle := now.Sub(u.looked)
 	if u.looked.IsZero() || u.meter.Now.Held == 0 {
@@ -101,7 +101,7 @@ func (a *Arbiter) DeviceFigures() []DeviceFigures {
 	return all
 }
 
-// maxPast is how many accounts of ended jobs are kept for a daemon that does not fetch them. Then the older half is dropped.
+// maxPast is how many accounts of ended jobs are kept for a daemon that does not fetch them. At this number the older half is dropped.
 const maxPast = 8192
 
 // recordEnd keeps the account of a job that ends. refusal is why it was refused; "": it had started, or was not refused.

@@ -77,7 +77,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	t.looked, t.waitAfter = r.Looked && !r.Chosen, r.waitAfter(l.session.job.Rule.WaitAfter)
 	if r.Fresh {
 		delete(l.bursts, r.Thread)
-	} else if r.DriverFull { // its grant seemed to end a burst, which goes on
+	} else if r.DriverFull { // the grant that the driver could not serve has reset the count of the burst, but the burst goes on
 		t.waitAfter = 0
 	}
 	if r.What == WantsStreams {

@@ -15,7 +15,7 @@ import (
 // This file chooses the devices of a job that starts, and releases the claims and slots that a job keeps. jobs.go calls choice.
 
 // choice returns the devices that a job asks for and that its rule allows. If any of them is enough, they are in the job's order of
-// preference. A privileged user may name devices that the rule does not allow.
+// preference. A privileged user may name devices that the rule does not allow, unless one of them is enough.
 func (a *Arbiter) choice(r JobRequest, rule *rules.Terms) ([]*device, error) {
 	var from []*device
 	one := r.Any || r.Emptiest // one of the devices is enough

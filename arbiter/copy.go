@@ -9,8 +9,9 @@ import (
 )
 
 // This file copies the state of the arbiter. The search for a deadlock (deadlock.go) tries on the copy what would happen if jobs released
-// what they hold. Contexts count in it as readings have shown them. The copy has the waiting requests whose clients are present (absent.go), and the jobs of these requests. It shares no
-// data that changes with the original, so that it needs no lock.
+// what they hold. The copy has the waiting requests whose clients are present (absent.go), and the jobs of these requests. Contexts count
+// in the copy only as far as readings have shown them (cost.go). The copy shares no data that changes with the original, so that it needs
+// no lock.
 
 // copying is a copy in the making.
 type copying struct {

@@ -23,8 +23,8 @@ func (d *device) contextCost() accounting.Bytes {
 	return min(guess.Of(d.Total), d.mostContext())
 }
 
-// contextRoom returns the bytes that a new context counts as until a reading shows it: the expected cost, else a guess. If readings do
-// not name processes, no reading would correct a guess, and there is none.
+// contextRoom returns the bytes that a new context counts as until a reading shows it: the expected cost (contextCost), or a guess if that
+// is not known. The guess is 0 if readings do not name processes, because no reading would correct it.
 func (d *device) contextRoom() accounting.Bytes {
 	if cost := d.contextCost(); cost > 0 || d.rule.ContextReserve != nil || !d.IsGPU() || d.unnamed {
 		return cost
@@ -32,8 +32,8 @@ func (d *device) contextRoom() accounting.Bytes {
 	return min(d.policy.ContextGuess.Of(d.Total), d.mostContext())
 }
 
-// assumed returns the bytes that count on a device for contexts that no reading has shown yet. They are an assumption until the next
-// readings, so that no request is refused because of them alone (Arbiter.needsReading).
+// assumed returns the bytes that count on a device for contexts that no reading has shown yet. They are an assumption. A request that lacks
+// room only because of them is not refused before the daemon has waited for readings (awaitsReading).
 func (a *Arbiter) assumed(d *device) (sum accounting.Bytes) {
 	for l := range a.leasesOn(d) {
 		if l.session.alive() && !l.lost {

@@ -76,15 +76,15 @@ func (a *Arbiter) decideNew(now time.Time, t *ticket) {
 	a.startWaiting(now, t)
 }
 
-// refuseNew refuses a new request, unless a reading may show room for it.
+// refuseNew refuses a new request, unless a reading may show room for it (awaitsReading).
 func (a *Arbiter) refuseNew(now time.Time, t *ticket, why Reason) {
 	if !a.awaitsReading(now, t) {
 		a.refuseTicket(now, t, why, "")
 	}
 }
 
-// awaitsReading ends a new request with ReasonReading, and returns true, if it lacks room only because of contexts that no reading has shown
-// yet. It then is not decided, whether it may wait or not: the daemon reads the device and asks again.
+// awaitsReading reports whether a new request lacks room only because of contexts that no reading has shown yet, and ends it with
+// ReasonReading then. The request is not decided, whether it may wait or not: the daemon reads the device and asks again.
 func (a *Arbiter) awaitsReading(now time.Time, t *ticket) bool {
 	if t.read || !a.needsReading(t) {
 		return false

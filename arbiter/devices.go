@@ -36,7 +36,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		clear(known.figures)
 	}
 	a.updateCapacity(now, known)
-	a.showAll()
+	a.updateHidden()
 	a.renew(now, allJobs, false)
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})

@@ -11,11 +11,11 @@ import (
 )
 
 // This file finds the device with the most free memory: for a job that shares it (`gpuarb run --device emptiest`), and for messages to
-// programs that have no room where they are. jobs.go calls emptiest; explain.go, notice.go and snapshotrows.go call elsewhere.
+// programs that have no room where they are. jobs.go calls emptiest; explain.go, refuse.go and notice.go look for room elsewhere.
 
-// emptiest returns the one of some devices with the most memory that a new job would be granted. It subtracts the budgets of jobs that were
-// given the device and have not allocated there yet, so that jobs that start together spread. Of equal devices it returns the first. A
-// device that the memory.max of the request exceeds counts only if all of them are too small.
+// emptiest returns that of the given devices on which a new job would be granted most memory; the first one of equal devices. It subtracts
+// the budgets of jobs that were given a device and have not allocated there yet, so that jobs that start together spread. If the request
+// has a memory.max in bytes, a device with less memory than that is chosen only if all devices have less.
 func (a *Arbiter) emptiest(now time.Time, r *JobRequest, from []*device) (best *device) {
 	left := make(map[*device]int64, len(from))
 	for _, j := range a.jobs {
@@ -23,19 +23,19 @@ func (a *Arbiter) emptiest(now time.Time, r *JobRequest, from []*device) (best *
 			left[d] -= int64(j.planned(d))
 		}
 	}
-	large := false // best is not too small
+	bestFits := false // best has the bytes of the request's memory.max
 	for _, d := range from {
 		left[d] += int64(a.free(now, d))
 		fits := r.Max == nil || !r.Max.IsAbsolute() || r.Max.Bytes <= d.grantable()
-		if best == nil || fits && !large || fits == large && left[d] > left[best] {
-			best, large = d, fits
+		if best == nil || fits && !bestFits || fits == bestFits && left[d] > left[best] {
+			best, bestFits = d, fits
 		}
 	}
 	return best
 }
 
-// planned returns the bytes that a job is expected to allocate on one of its devices: its budget there, without its reservation, until it
-// has allocated something.
+// planned returns the bytes that a job is expected to allocate on one of its devices: its budget there, less its reservation, which counts
+// already. It returns 0 once the job has allocated something there.
 func (j *job) planned(d *device) accounting.Bytes {
 	if !j.run || j.released || j.ended || !d.IsGPU() || j.hasUsed(d) {
 		return 0
@@ -57,9 +57,10 @@ func (j *job) hasUsed(d *device) bool {
 	return slices.ContainsFunc(j.used, func(u *jobUse) bool { return u.device == d && u.max > 0 })
 }
 
-// elsewhere returns the device with the most free memory on which a job could have at once what it has on a device and n bytes more; nil:
-// there is none. Only devices of the same vendor count, because a program that uses one of them can use the other. A job that has devices for
-// itself, or is in a container, is sent nowhere else: it has claimed what it wants, or may not have the other devices.
+// elsewhere returns the other device with the most free memory on which a job would have room at once: for what it has on a device, and n
+// bytes more; nil: no device has. Only devices of the same vendor count, because a program can use any of these. For a job that claims
+// devices, or uses one alone, elsewhere returns nil, because the job has chosen its devices. For a job in a container it returns nil,
+// because the container may not have other devices.
 func (a *Arbiter) elsewhere(now time.Time, j *job, at *device, n accounting.Bytes) (best *device) {
 	r := &j.request
 	if !at.IsGPU() || r.Claim || r.Any || r.Exclusive || r.Process.Container != "" {
@@ -78,7 +79,7 @@ func (a *Arbiter) elsewhere(now time.Time, j *job, at *device, n accounting.Byte
 	return best
 }
 
-// fitsShares reports whether the shared budgets of a job, and its own, leave n bytes on a device.
+// fitsShares reports whether the budget of a job allows n bytes on a device, and whether its shared budgets have n bytes left there.
 func (j *job) fitsShares(d *device, n accounting.Bytes) bool {
 	if j.Memory(d.bounds()).Max < n {
 		return false

@@ -88,7 +88,7 @@ func (a *Arbiter) dropJob(j *job) {
 	for sh := range j.shares {
 		a.dropShared(sh)
 	}
-	a.showShared(j.shared)
+	a.updateHiddenOf(j.shared)
 }
 
 // endJob ends a job whose runner and processes have ended. It releases the job's reservation, slots and claim. Draining leases keep what
@@ -100,7 +100,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	a.jobOver(now, j)
 	a.recordEnd(now, j, "")
 	j.ended = true
-	a.showShared(j.shared)
+	a.updateHiddenOf(j.shared)
 	a.releaseKept(now, j)
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	if len(j.sessions) == 0 {

@@ -29,8 +29,8 @@ func (a *Arbiter) evaluate(t *ticket) evaluation {
 }
 
 // neverFits returns a final evaluation if a lease could not get these amounts even if all other jobs released what they hold. Reasons: the
-// device is lost, or the rule does not allow it, the request is larger than could ever fit, or there is no room for an amount for which no request may wait, such as
-// streams.
+// device is lost, the rule does not allow it, the request is larger than could ever fit, or there is no room for an amount for which no
+// request may wait, such as streams.
 func (a *Arbiter) neverFits(l *lease, takes accounting.Amounts) evaluation {
 	no := func(why Reason, r accounting.Refusal) evaluation {
 		r.Device = l.device.Index
@@ -67,7 +67,7 @@ func (a *Arbiter) evaluateLease(t *ticket) evaluation {
 	l, s := t.lease, t.only()
 	switch t.kind {
 	case WantsContexts:
-		if t.bytes = a.contextsNeed(l, t.count); t.driverFull { // the driver had no memory for one
+		if t.bytes = a.contextsNeed(l, t.count); t.driverFull { // it waits until the device shows room for one
 			t.bytes = max(t.bytes, l.newContexts(t.count, l.device.contextRoom()))
 		}
 	case WantsStreams: // the count may have been delegated again since the request began to wait
@@ -99,7 +99,8 @@ func (a *Arbiter) evaluateLease(t *ticket) evaluation {
 	}
 	a.checkPermits(t, s, permit.Kinds{permit.Slot: !a.needsNoSlot(l, t.thread)}, l.session.slots)
 	if payer.Growth(t.memory(need)[accounting.Present], nil) > 0 {
-		a.checkLimit(t, s, &s.device.bytes, slices.Contains(tight, nil) || t.driverFull && need > s.device.Total.Less(s.device.shown))
+		noRoomShown := t.driverFull && need > s.device.Total.Less(s.device.shown)
+		a.checkLimit(t, s, &s.device.bytes, slices.Contains(tight, nil) || noRoomShown)
 	}
 	return s.evaluation()
 }
@@ -205,8 +206,9 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	return &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: t.bytes, Remaining: left, Limit: a.ledger.Device(d.Index).Limit}
 }
 
-// needsReading reports whether only contexts that no reading has shown yet refuse a lease's request: it would have room without what is
-// assumed for them.
+// needsReading reports whether a request of a lease must not be refused before a reading. Either it would have room without what is assumed
+// for contexts that no reading has shown. Or it asks for a context whose cost is a guess, and the reading of another context will show the
+// cost.
 func (a *Arbiter) needsReading(t *ticket) bool {
 	l, why := t.lease, t.shortOf()
 	switch {
@@ -214,7 +216,7 @@ func (a *Arbiter) needsReading(t *ticket) bool {
 		return false
 	case why != ReasonDeviceFull && (!a.policy.ChargeOverhead || why != ReasonSharedFull && why != ReasonOverBudget):
 		return false
-	case t.kind == WantsContexts && l.device.contextCost() == 0: // the readings show what its context needs
+	case t.kind == WantsContexts && l.device.contextCost() == 0: // its cost is a guess
 		return true
 	}
 	return a.fitsWithoutAssumed(t)
@@ -222,16 +224,17 @@ func (a *Arbiter) needsReading(t *ticket) bool {
 
 // fitsWithoutAssumed reports whether the limits above a request would have room for it if contexts that no reading has shown took nothing.
 func (a *Arbiter) fitsWithoutAssumed(t *ticket) (fits bool) {
+	// The charges change only for this test: they must not cause a cycle or a search.
 	defer func(cycle, search bool) { a.cycleNeeded, a.searchNeeded = cycle, search }(a.cycleNeeded, a.searchNeeded)
 	for l := range a.leasesOn(t.lease.device) {
-		if held := l.extra; held.Assumed() > 0 && l.session.alive() && !l.lost {
-			count := func(as reading.Extra) {
+		if extra := l.extra; extra.Assumed() > 0 && l.session.alive() && !l.lost {
+			charge := func(as reading.Extra) {
 				l.extra = as
 				l.Charge(a.chargeOf(l))
 				l.SetOverhead(l.uncharged())
 			}
-			count(held.Shown())
-			defer count(held)
+			charge(extra.Shown())
+			defer charge(extra)
 		}
 	}
 	for r := range a.chargedNode(t).Refusals(t.memory(t.bytes)) {
@@ -269,8 +272,8 @@ func (a *Arbiter) overOwnBudget(t *ticket) *accounting.Refusal {
 }
 
 // ownUse returns the bytes for which a ticket must not wait, because its own program uses them. If of is nil, these are the bytes that its
-// lease uses on the device, without contexts that no reading has shown; else the bytes that its whole job uses there below the shared budget
-// of.
+// lease uses on the device, and contexts count only as far as readings have shown them. Else they are the bytes that its whole job uses
+// there below the shared budget of.
 func (a *Arbiter) ownUse(t *ticket, of *shared) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
 		return l.Granted().Less(a.idle(l)).Less(l.Away()).Plus(max(l.Charged(), l.extra.Cost())).Less(l.extra.Assumed())

@@ -66,8 +66,8 @@ type Event struct {
 	Bytes     accounting.Bytes `json:"bytes,omitempty"`
 	Ticket    TicketID         `json:"ticket,omitempty"`
 	WaitedMs  int64            `json:"waited_ms,omitempty"`
-	IdleMs    int64            `json:"idle_ms,omitempty"` // for how long the job has been idle
-	AgeMs     int64            `json:"age_ms,omitempty"`  // for how long the job has run
+	IdleMs    int64            `json:"idle_ms,omitempty"` // how long the job has been idle; 0: the event is not about that
+	AgeMs     int64            `json:"age_ms,omitempty"`  // how long the job has run; 0: the event is not about that
 	Setting   string           `json:"setting,omitempty"` // file of the changed limit. The owner is in Whose, and the values in From and To.
 	Whose     string           `json:"whose,omitempty"`
 	From      string           `json:"from,omitempty"`

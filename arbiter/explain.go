@@ -153,7 +153,7 @@ func firstPart(message string) string {
 	return fmt.Sprintf(wording.LastWhy, first)
 }
 
-// driverFull returns the message for bytes or a context that budgets and device allow, and for which the driver had no memory. It names the largest
+// driverFull returns the message for a request that budgets and device allow, but for which the driver had no memory. It names the largest
 // programs that the device shows.
 func (a *Arbiter) driverFull(d *device, what string) string {
 	var top topHolders
@@ -227,7 +227,8 @@ func (a *Arbiter) aheadOf(t *ticket) *ticket {
 	return nil
 }
 
-// keptFor returns a text with what is free at a limit, but kept for a request that is ahead, and for more others.
+// keptFor returns a text with what is free at a limit, but kept for a request that is ahead. more is the number of other requests for which
+// it is kept.
 func (a *Arbiter) keptFor(now time.Time, at *limit, first *ticket, more int) string {
 	whom, waited := aheadName(first, more), wording.Span(now.Sub(first.place.Since))
 	if at.kind != limitsBytes {
@@ -258,7 +259,7 @@ func (r Reason) plain() string {
 	return r.String()
 }
 
-// explainMin says why a memory.min of a job, or of one of its processes, has no room. nil: it is of a shared budget.
+// explainMin says why a memory.min has no room. It is that of job j, or of one of its processes; nil: of a shared budget.
 func (a *Arbiter) explainMin(j *job, r *accounting.Refusal, why Reason) string {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {

@@ -12,8 +12,8 @@ import (
 // budget. The context that uses the headroom neither waits nor is refused. With charge_overhead, contexts are charged to the budgets and so
 // to the reservations; then there is no headroom. evaluate.go, renew.go and serve.go call this file.
 
-// headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, it is a guess.
-// Without the guess, two jobs that start at the same time would both be promised the memory that their contexts take.
+// headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, the headroom is a
+// guess. Without the guess, two jobs that start at the same time would both be promised the memory that their contexts take.
 func (d *device) headroomCost() accounting.Bytes {
 	if d.policy.ChargeOverhead {
 		return 0
@@ -57,8 +57,9 @@ func (a *Arbiter) checkMin(b *accounting.Budget, d *device, least accounting.Byt
 	return a.ledger.CheckMin(b, d.Index, least, d.headroomFor(b, least))
 }
 
-// contextsNeed returns the bytes that must be granted for n new contexts of a lease. If their cost is not known, and no other context whose
-// reading will show it is unread, they need nothing: the driver alone can tell whether there is room.
+// contextsNeed returns the bytes that must be free before n new contexts of a lease are granted. If the cost of a context is not known,
+// there are two cases. While readings have still to show other contexts, each counts with a guess, because these readings will show the
+// cost. Otherwise the result is 0, because only the driver can tell whether there is room.
 func (a *Arbiter) contextsNeed(l *lease, n int) accounting.Bytes {
 	cost := l.device.contextCost()
 	if cost == 0 && a.assumed(l.device) > 0 {
@@ -67,7 +68,7 @@ func (a *Arbiter) contextsNeed(l *lease, n int) accounting.Bytes {
 	return l.newContexts(n, cost)
 }
 
-// newContexts returns what n new contexts of a lease take if each costs this much. It subtracts unused headroom for one context, and the
+// newContexts returns what n new contexts of a lease take if each takes cost bytes. It subtracts unused headroom for one context, and the
 // bytes of ended contexts of the lease.
 func (l *lease) newContexts(n int, cost accounting.Bytes) accounting.Bytes {
 	if l.isOffered() {

@@ -7,8 +7,9 @@ import (
 )
 
 // This file finds the devices that the environments of programs hide (CUDA_VISIBLE_DEVICES and its like). Nothing is reserved there. The
-// environment is that of the process's start, and the driver may count otherwise. A process that uses a hidden device shows that: from then
-// on memory is reserved there too, if there is room. No other program loses anything. renew.go puts the limits that follow in force.
+// environment is that of the process's start, and the driver may number devices in another way, so that a device may count as hidden
+// although the program sees it. If the process then uses it, memory is reserved there too, if there is room; other programs keep what they
+// have. renew.go puts the resulting limits in force.
 
 // hidden returns the devices that the environment of a process hides.
 func (a *Arbiter) hidden(p *rules.Process) (hidden []*device) {
@@ -25,7 +26,8 @@ func (a *Arbiter) hidden(p *rules.Process) (hidden []*device) {
 	return hidden
 }
 
-// hiddenFrom returns the devices that the environment hides from a job; nil if the job asked for devices, because these are shown then.
+// hiddenFrom returns the devices that the environment hides from a job, without those on which its processes have leases. It returns nil if
+// the job asked for devices, because `gpuarb run` shows it these.
 func (a *Arbiter) hiddenFrom(j *job) []*device {
 	if r := &j.request; j.devices != nil || len(r.Devices) > 0 || r.Any || r.Emptiest {
 		return nil
@@ -33,8 +35,8 @@ func (a *Arbiter) hiddenFrom(j *job) []*device {
 	return slices.DeleteFunc(a.hidden(&j.request.Process), j.hasLease)
 }
 
-// narrowed returns those of the devices of a rule that the environment of a job shows; all of them if it shows none. `gpuarb run` sets the
-// environment to the result.
+// narrowed returns those of the devices of a rule that the environment of a job shows. `gpuarb run` sets the environment to the result. It
+// returns all of them if the environment shows none, if the rule lists no devices, or if the job asked for devices.
 func (a *Arbiter) narrowed(r *JobRequest, rule *rules.Terms, from []*device) []*device {
 	if rule.Devices == "" || len(r.Devices) > 0 || r.Any || r.Emptiest {
 		return from
@@ -47,8 +49,8 @@ func (a *Arbiter) narrowed(r *JobRequest, rule *rules.Terms, from []*device) []*
 	return shown
 }
 
-// showShared finds the devices that the environments of all jobs of a shared budget hide. nil is ignored.
-func (a *Arbiter) showShared(s *shared) {
+// updateHiddenOf finds the devices that the environments of all jobs of a shared budget hide. It ignores nil.
+func (a *Arbiter) updateHiddenOf(s *shared) {
 	if s == nil || s.rule == nil {
 		return
 	}
@@ -65,8 +67,8 @@ func (a *Arbiter) showShared(s *shared) {
 	}
 }
 
-// showAll finds again which devices are hidden, after a device was added.
-func (a *Arbiter) showAll() {
+// updateHidden finds again which devices are hidden, after a device was added.
+func (a *Arbiter) updateHidden() {
 	for _, j := range a.jobs {
 		j.hidden = a.hiddenFrom(j)
 	}
@@ -74,7 +76,7 @@ func (a *Arbiter) showAll() {
 		s.hidden = slices.DeleteFunc(a.hidden(&s.process), func(d *device) bool { return s.leaseOn(d) != nil })
 	}
 	for _, s := range a.shareds {
-		a.showShared(s)
+		a.updateHiddenOf(s)
 	}
 }
 

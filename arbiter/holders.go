@@ -186,8 +186,8 @@ func (h *memoryHolder) describe(now time.Time) string {
 // name its own program: neither its lease nor the reservation of its job.
 type topHolders struct {
 	all   [namedHolders + 2]memoryHolder
-	count int // number of all holders
-	of    *accounting.Budget
+	count int                // number of all holders
+	of    *accounting.Budget // nil: the device
 }
 
 // insert adds a holder.
@@ -226,8 +226,9 @@ func (a *Arbiter) topHolders(d *device, of *accounting.Budget) (top topHolders) 
 	return top
 }
 
-// text names the holders, for a program of a job that asks with a lease (nil: the job asks), and does not name that program itself. If now
-// is not zero, the text says since when.
+// text returns the names of the largest holders, for a message to a program of the job asks. It leaves out the program itself: its lease,
+// which is with, and the reservation of its job. with is nil if the job itself asks. If now is not zero, the text says since when they hold
+// it.
 func (top *topHolders) text(now time.Time, asks *job, with *lease) string {
 	var names []string
 	count := top.count
@@ -343,8 +344,8 @@ func (a *Arbiter) holdings(j *job) string {
 	return cmp.Or(strings.Join(parts, ", "), wording.Nothing)
 }
 
-// reservedByOthers returns the bytes that are reserved on a device for others than a job, and for their contexts. all is what is reserved
-// there in all (allReserved).
+// reservedByOthers returns the bytes that are reserved on a device for others than a job, and for contexts of others. all is what is
+// reserved there in all (allReserved).
 func (j *job) reservedByOthers(d *device, all accounting.Bytes) accounting.Bytes {
 	own := j.budget.Reserved(d.Index)
 	if j.shared != nil {

@@ -166,7 +166,7 @@ func TestAWaitingRequestSaysWhoIsAhead(t *testing.T) {
 	w.now = w.now.Add(8 * time.Minute)
 	text := func(c *client, n accounting.Bytes) string { return w.arb.Notice(w.now, c.wait(n)).Text }
 	name := func(c *client) string { return fmt.Sprintf("ffmpeg[%d]", c.process.PID) }
-	if got, want := text(small, 64), "waits for 64 bytes on GPU 0: 490 bytes are free, but kept for "+name(first)+", which has waited 8 min for 600 bytes"; got != want {
+	if got, want := text(small, 64), "waits for 64 bytes on GPU 0: 490 bytes free, but kept for "+name(first)+", which has waited 8 min for 600 bytes"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	want := "waits for 900 bytes on GPU 0, position 3: 490 bytes free; holds: bob's " + name(first) + " 400 bytes for 8 min, bob's job 1 (kept) 100 bytes (reserved) for 8 min" +

@@ -8,12 +8,12 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/usage"
 )
 
-// This file counts what jobs hold over time, for the history. Each change of a lease's usage or of a job's reservation marks the meter of the
-// job on that device. The daemon calls MeasureUsage after its events, before time passes: the cost of an event is that of the meters that it
-// has changed. lease.go reads what a lease uses, and accounts.go gives the sums to the daemon.
+// This file counts what jobs hold over time, for the history. Each change of a lease's usage or of a job's reservation marks the meter of
+// the job on that device. The daemon calls MeasureUsage whenever it releases its lock. So an event costs only the work on the meters that
+// it has changed. lease.go reads what a lease uses, and accounts.go gives the sums to the daemon.
 
-// MeasureUsage counts the time until now with the amounts before the last event, and sets the amounts from now on. It reports whether an
-// amount has changed.
+// MeasureUsage brings the meters up to date whose amounts have changed since its last call: the time until now counts with the old amounts,
+// and the time from now on with the new ones. It reports whether there were such meters.
 func (a *Arbiter) MeasureUsage(now time.Time) (changed bool) {
 	changed = len(a.usesChanged) > 0
 	for _, u := range a.usesChanged {
@@ -24,7 +24,7 @@ func (a *Arbiter) MeasureUsage(now time.Time) (changed bool) {
 	return changed
 }
 
-// markUsage lists a usage of a job for the next MeasureUsage.
+// markUsage puts the usage of a device by a job on the list for the next MeasureUsage.
 func (a *Arbiter) markUsage(j *job, u *jobUse) {
 	j.untold = true
 	if !u.changed {
@@ -33,7 +33,7 @@ func (a *Arbiter) markUsage(j *job, u *jobUse) {
 	}
 }
 
-// countUsage counts what a lease uses, by its last reading, in the meter of its job. A lease of an ended process counts as nothing: its
+// countUsage puts what a lease used at its last readUsage into the meter of its job. A lease of an ended process counts as nothing: its
 // memory drains, and the job does not hold it any more.
 func (a *Arbiter) countUsage(l *lease) {
 	var is usage.Amounts
@@ -49,7 +49,7 @@ func (a *Arbiter) countUsage(l *lease) {
 	l.metered = is
 	a.markUsage(l.session.job, u)
 	if l.session.alive() {
-		u.meter.Sampled(a.lookedAt) // grant says if it was a grant
+		u.meter.Sampled(a.lookedAt) // for a grant, grant calls Exact after this
 	} else {
 		u.meter.Exact()
 	}

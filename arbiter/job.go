@@ -134,7 +134,8 @@ func (j *job) uses(d *device) bool { return !d.IsGPU() || j.assigned(d) && j.all
 // reservesOn reports whether memory is reserved for a job on a device: the job may use it, and the environment shows it.
 func (j *job) reservesOn(d *device) bool { return j.uses(d) && !slices.Contains(j.hidden, d) }
 
-// allows reports whether the rule of a job allows a device. A job for which a privileged user named devices may use these.
+// allows reports whether the rule of a job allows a device. If a privileged user named the devices of the job, the rule does not limit
+// them.
 func (j *job) allows(d *device) bool {
 	return j.Rule.Devices.Has(d.Device) || j.devices != nil && j.Asked.MayPass
 }

@@ -12,7 +12,7 @@ import (
 // gone reports whether the device of a lease is lost, or was lost at some time since the lease was opened.
 func (l *lease) gone() bool { return l.lost || l.device.lost }
 
-// mayUse reports whether the rule allows the device of a lease, or allowed it when the lease was opened.
+// mayUse reports whether the job of a lease may use its device now, or was allowed to when the lease was opened.
 func (l *lease) mayUse() bool { return !l.outside || l.session.job.uses(l.device) }
 
 // maxInForce returns the memory.max that the client sees: never more than the device can grant.
@@ -75,7 +75,7 @@ func (l *lease) noteOverhead() {
 	l.setOverhead(l.extra.Overhead.Less(l.extra.Excess), l.extra.Cost().Less(l.extra.Excess))
 }
 
-// setOverhead does the work of noteOverhead for the amounts of one lease.
+// setOverhead replaces the lease's part of the two sums that noteOverhead keeps, and updates their peaks.
 func (l *lease) setOverhead(shown, assumed accounting.Bytes) {
 	u := l.session.job.useOf(l.device)
 	u.overhead.update(l.lastOverhead, shown, shown)

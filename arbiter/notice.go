@@ -97,7 +97,7 @@ func (m *queueView) notice(t *ticket) Notice {
 	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
 }
 
-// toClient returns the notice about a ticket with the device on which its program would have room.
+// toClient returns the notice about a ticket. It adds the device on which the program would have room, if there is one.
 func (m *queueView) toClient(t *ticket) Notice {
 	n := m.notice(t)
 	if d := m.elsewhere(t); d != nil {

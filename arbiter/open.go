@@ -81,18 +81,18 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
 	s.job.tally.removeUnmanaged(d, &s.process)
-	a.show(s, d)
+	a.unhide(s, d)
 	return l
 }
 
-// show notes that a process uses a device that its environment hides, and reserves memory there if there is room.
-func (a *Arbiter) show(s *session, d *device) {
+// unhide notes that a process uses a device that its environment hides, and reserves memory there if there is room.
+func (a *Arbiter) unhide(s *session, d *device) {
 	j := s.job
 	if !slices.Contains(s.hidden, d) && !slices.Contains(j.hidden, d) {
 		return
 	}
 	s.hidden, j.hidden = without(s.hidden, d), without(j.hidden, d)
-	a.showShared(j.shared)
+	a.updateHiddenOf(j.shared)
 	_, _ = a.setLimits(a.sessionChanges(a.jobChanges(nil, j), s), true)
 }
 

@@ -390,12 +390,12 @@ func TestARefusalNamesThoseInFront(t *testing.T) {
 	w.pass(12 * time.Second)
 	o := w.client(0, 0).alloc(100 * mib)
 	name := fmt.Sprintf("waiter[%d]", first.process.PID)
-	want := "out of memory on GPU 0: asked 100 MiB, 0 bytes left of the device's 64 GiB: 400 MiB are free, " +
+	want := "out of memory on GPU 0: asked 100 MiB, 0 bytes left of the device's 64 GiB: 400 MiB free, " +
 		"but kept for " + name + ", which has waited 12 s for 2 GiB; holds: "
 	if o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0 || !strings.HasPrefix(o.Explain, want) {
 		t.Errorf("%+v\nwant %s", o, want)
 	}
-	if o := w.client(0, 0).alloc(450 * mib); o.Remaining != 0 || !strings.Contains(o.Explain, "400 MiB are free, but kept for "+name) {
+	if o := w.client(0, 0).alloc(450 * mib); o.Remaining != 0 || !strings.Contains(o.Explain, "400 MiB free, but kept for "+name) {
 		t.Errorf("%+v", o) // it would not have fitted either
 	}
 	second := w.waiter(t, 1000)
@@ -404,7 +404,7 @@ func TestARefusalNamesThoseInFront(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	busy := w.client(0, 0)
-	if o := w.arb.Ask(w.now, arbiter.Request{Lease: busy.lease, What: arbiter.WantsBytes, Bytes: mib, NoWait: true}); !strings.Contains(o.Explain, "400 MiB are free, but kept for "+name) {
+	if o := w.arb.Ask(w.now, arbiter.Request{Lease: busy.lease, What: arbiter.WantsBytes, Bytes: mib, NoWait: true}); !strings.Contains(o.Explain, "400 MiB free, but kept for "+name) {
 		t.Errorf("%+v", o)
 	}
 	holder.free(10 * gib)

@@ -16,7 +16,8 @@ import (
 //
 // An allocation or a free during the reading can be in one of the two figures and missing in the other. So the larger of the used bytes
 // before and after the reading is subtracted, and the smaller overhead of the last two readings counts. A transient counts only if it lasts
-// over two readings; real overhead counts from its second reading on.
+// over two readings; real overhead counts from its second reading on. An early reading counts alone, but only if no allocation can have
+// been under way (package reading).
 type Reading struct {
 	a      *Arbiter
 	device *device
@@ -40,11 +41,12 @@ func (a *Arbiter) Reading(device int) *Reading {
 	return r
 }
 
-// Leased reports whether the device had a lease when the reading began. Without one, nothing shows utilisation. It needs no lock.
+// Leased reports whether the device had a lease when the reading began. Without a lease, utilisation is not needed, because nothing shows
+// it. Leased needs no lock.
 func (r *Reading) Leased() bool { return r != nil && r.leased }
 
-// Unread reports whether contexts on a device that were made after since are not yet confirmed by readings. The daemon then reads the device
-// as soon as it may.
+// Unread reports whether contexts that were made on a device after since are not yet confirmed by readings. The daemon then reads the
+// device as soon as it may.
 func (a *Arbiter) Unread(device int, since time.Time) bool {
 	if d := a.device(device); d != nil && !d.unnamed {
 		for l := range a.leasesOn(d) {
@@ -56,7 +58,7 @@ func (a *Arbiter) Unread(device int, since time.Time) bool {
 	return false
 }
 
-// UnreadOf reports whether no reading has confirmed the contexts of a session on a device yet.
+// UnreadOf reports whether bytes are assumed on a device for contexts of a session, because no reading has shown them yet.
 func (a *Arbiter) UnreadOf(id SessionID, device int) bool {
 	s, d := a.sessions[id], a.device(device)
 	if s == nil || d == nil || d.unnamed || d.hung {

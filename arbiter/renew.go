@@ -94,8 +94,8 @@ func (a *Arbiter) link(j *job) (moved bool) {
 	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
 	if moved = j.shared != shared || j.cap != up; j.shared != shared {
-		a.showShared(j.shared)
-		a.showShared(shared)
+		a.updateHiddenOf(j.shared)
+		a.updateHiddenOf(shared)
 	}
 	for _, s := range j.sessions {
 		moved = a.linkSession(s) || moved

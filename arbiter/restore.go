@@ -147,7 +147,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 		l.extra.ContextsMade(now) // the device is read early, to know what they cost
 	}
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, held.Lost
-	if granted > 0 && !held.Unverified { // it was opened under an earlier configuration, and goes on
+	if granted > 0 && !held.Unverified { // the process got memory there under an earlier configuration, and may go on
 		l.outside = false
 	}
 	if l.lost {

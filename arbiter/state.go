@@ -259,7 +259,7 @@ type lease struct {
 	closed       bool // the credit word is closed: the client must ask for each allocation
 	awayShown    bool // the credit word is closed because managed memory is away from the device
 	lost         bool
-	outside      bool // the job might not use the device when the lease was opened: requests are refused until it may
+	outside      bool // the job was not allowed to use the device when the lease was opened: requests are refused until it is
 	unverified   bool
 	spoiled      bool           // the credit word was clamped: its value is not used any more
 	notify       bool           // NOTIFY is set in the credit word: the client reports each free
@@ -274,9 +274,9 @@ type lease struct {
 	waits        int              // number of waiting requests
 	peak         accounting.Bytes // most bytes used at once
 	lastUsed     accounting.Bytes // bytes used at the last readUsage
-	metered      usage.Amounts    // part of the job's meter; nothing once the process has ended
+	metered      usage.Amounts    // what this lease adds to the job's meter; zero once the process has ended
 	lastOverhead accounting.Bytes // bytes beyond allocations at the last noteOverhead, as the device showed them
-	lastAssumed  accounting.Bytes // the same as it was assumed
+	lastAssumed  accounting.Bytes // the same, with what was assumed for contexts
 	extra        reading.Extra    // usage of the device in addition to granted bytes
 	announced    bool             // EventExcess was recorded
 	reported     accounting.Bytes // bytes granted at the last EventGranted

@@ -93,7 +93,7 @@ type TallyDevice struct {
 	processor bool // Device is the processor
 }
 
-// Account returns the tally as a sentence for users, without the processes that used a device without the library.
+// Account returns the tally as a sentence for users. It leaves out processes that used a device without the library.
 func (t *Tally) Account() string {
 	var used []wording.Use
 	for _, d := range t.Devices {
@@ -102,7 +102,7 @@ func (t *Tally) Account() string {
 	return wording.Account(wording.Requests{Waits: t.Waits, Waited: t.Waited, Refused: t.Refused, LastRefused: t.LastRefused}, used, t.Unknown, t.Since)
 }
 
-// sentence returns Account with the processes that used a device without the library.
+// sentence returns the sentence of Account, and adds the processes that used a device without the library.
 func (t *Tally) sentence() string {
 	line := t.Account()
 	for _, b := range t.Unmanaged {

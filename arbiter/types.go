@@ -172,9 +172,9 @@ type Request struct {
 	Thread  uint32 // thread of the client that asks, or that made the objects; 0: unknown
 	NoWait  bool   // refuse with ReasonBusy instead of waiting
 	Fresh   bool   // the thread was granted memory on the device since its last refusal, so that its burst is over
-	Looked  bool   // Caches is set or not after a look at the process; if Chosen is not set, the last answer was ReasonCrowded
+	Looked  bool   // Caches is known: by Chosen, or because the client has looked at its process after the answer ReasonCrowded
 	Caches  bool   // an allocator of the process keeps freed memory until a refusal: wait_after is 1 unless the rule sets it
-	Chosen  bool   // Caches is the program's own choice, and holds whatever the rule says
+	Chosen  bool   // Caches is the choice of the program's environment, and overrides the rule
 	Aside   bool   // refuse with ReasonCrowded instead of waiting, because the client has no connection left to wait on
 	Again   bool   // the last answer was ReasonCrowded: refuse with ReasonCancelled if the requests of the job have just been cancelled
 	Noticed bool   // the objects exist already: the request is never refused and never waits
@@ -218,7 +218,7 @@ type ProcessUsage struct {
 type Usage struct {
 	Device    int
 	Unnamed   bool // the device does not report single processes; Processes is empty
-	Early     bool // it was taken early, because contexts were made (Arbiter.Unread); other readings are a second apart
+	Early     bool // it came less than a second after the last one: contexts were made (Arbiter.Unread), or a request awaits it
 	Processes []ProcessUsage
 	// Utilisation is the share of the device's processors that processes used of late, in percent, by PID. A process that is missing used
 	// none. nil: the device does not tell.

@@ -5,8 +5,8 @@ import "time"
 // This file has the use of leases: since when a process has done nothing with its device, and how busy it keeps the device's processors.
 // reading.go notes both for each reading of a device, and snapshot.go notes calls when a snapshot is made. snapshotrows.go shows them.
 
-// noteCalls notes whether the client has made a call since the last noteCalls. Calls have no times, so that the present time counts. A
-// client of an earlier library shows its calls only by a change of its used bytes.
+// noteCalls notes whether the client has made a call since the last noteCalls. The mark of a call has no time, so the call counts as made
+// now. A client of an earlier library shows its calls only by a change of its used bytes.
 func (l *lease) noteCalls(now time.Time) {
 	if !l.session.alive() || l.lost {
 		return
@@ -17,7 +17,7 @@ func (l *lease) noteCalls(now time.Time) {
 	l.noted = l.lastUsed
 }
 
-// percents has all values of utilisation, so that leases can share them.
+// percents has all values of utilisation. Leases point at its elements, so that noting one allocates nothing.
 var percents = func() (all [101]int) {
 	for i := range all {
 		all[i] = i

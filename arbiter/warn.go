@@ -26,8 +26,8 @@ func (a *Arbiter) warn(now time.Time) {
 	}
 }
 
-// warnJob gives a job its warnings that are due. A job that holds nothing, or that waits to start, gets none. Of a restored job, the earlier
-// daemon has warned of an age that is past at the first check.
+// warnJob gives a job its warnings that are due. A job that holds nothing, or that waits to start, gets none. If a restored job is older
+// than age.warn when it is first checked, the earlier daemon has given that warning, and it is not given again.
 func (a *Arbiter) warnJob(now time.Time, j *job) {
 	w := &j.warned
 	idleSince, begun := a.times(j)
@@ -59,8 +59,8 @@ func (a *Arbiter) warnJob(now time.Time, j *job) {
 	}
 }
 
-// times returns since when a job is idle, and when it began. A job is idle since the last use of a device by any of its living
-// processes (use.go), or since this daemon knows it.
+// times returns since when a job is idle, and when it began. A job is idle since the last use of a device by any of its living processes
+// (use.go). Time before this daemon knew the job does not count as idle.
 func (a *Arbiter) times(j *job) (idle, begun time.Time) {
 	idle, begun = later(j.opened, j.tally.since), j.opened
 	for _, s := range j.sessions {
@@ -84,8 +84,9 @@ func later(x, y time.Time) time.Time {
 	return y
 }
 
-// allHeld returns what a job holds: bytes in all, the device (-1: none or several), and a text; "": the job holds nothing. On each device
-// the larger of used and reserved bytes counts, and the overhead of its living processes.
+// allHeld returns what a job holds: the bytes in all, the device (-1: none or several), and a text; "": the job holds nothing. On each
+// device the larger of used and reserved bytes counts, and the overhead of its living processes. A device of which the job keeps a slot is
+// named even if it holds no bytes there.
 func (a *Arbiter) allHeld(j *job) (bytes accounting.Bytes, device int, text string) {
 	var parts []string
 	device = -1

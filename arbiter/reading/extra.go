@@ -11,12 +11,12 @@ import (
 // Extra is the usage of a device by a lease in addition to its granted bytes. If a process has several leases on the device, the oldest one
 // has the usage of all.
 type Extra struct {
-	Overhead accounting.Bytes // extra usage that two readings have shown
+	Overhead accounting.Bytes // extra usage that two readings have shown, or a single early one
 	Excess   accounting.Bytes // part of Overhead that no call asked for
 
 	last          accounting.Bytes // Overhead by the last reading alone
 	suspected     accounting.Bytes // Excess by the last reading alone
-	expected      accounting.Bytes // expected cost of contexts that no reading shows yet
+	expected      accounting.Bytes // Overhead as it is expected with contexts that no reading shows yet; 0: readings show all
 	expectedAt    time.Time        // when such contexts were last made
 	confirmations int              // readings since then, up to confirmationsNeeded
 	making        bool             // such contexts were being made when the last reading began
@@ -26,7 +26,7 @@ type Extra struct {
 	before        accounting.Bytes // bytes used at the beginning of a reading that is not yet compared
 	recent        accounting.Bytes // most bytes seen in use since the last reading began
 	steady        accounting.Bytes // bytes used at the last reading
-	changedAt     time.Time        // when the last reading began at which the bytes used had changed
+	changedAt     time.Time        // beginning of the last reading that found the bytes used changed
 	trusted       accounting.Bytes // Overhead without Excess when the credit word became spoiled
 }
 
@@ -36,7 +36,7 @@ const confirmationsNeeded = 2
 // Cost returns the extra usage: the larger of what readings show and what is expected.
 func (b *Extra) Cost() accounting.Bytes { return max(b.Overhead, b.expected) }
 
-// Assumed returns the part of Cost that no reading has shown: the expected cost of contexts above what readings show.
+// Assumed returns the part of Cost that no reading has shown: what is expected beyond Overhead.
 func (b *Extra) Assumed() accounting.Bytes { return b.expected.Less(b.Overhead) }
 
 // Shown returns a copy of b in which only what readings have shown counts.

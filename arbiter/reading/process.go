@@ -47,7 +47,7 @@ type Member struct {
 	Report   ClientReport
 	Spoiled  bool // the credit word is spoiled, and not used
 
-	moved bool // its usage has changed since the last reading
+	moved bool // its usage has changed since the last reading, or during this one
 }
 
 // Process is all leases of a process on a device in one reading. The zero value has none.
@@ -111,15 +111,16 @@ type Device struct {
 	Costs      *Costs
 	Began      time.Time        // when the reading began
 	MaxContext accounting.Bytes // largest cost of a context that is accepted
-	Early      bool             // the reading was taken early because a context was made
+	Early      bool             // the reading began less than a second after the last one
 }
 
-// settledFor is how long the usage of a process must have been unchanged before an early reading of it counts. Bytes are used from the
-// moment in which they are granted, and the device shows them when the driver has answered: until then the overhead seems too small.
+// settledFor is how long the usage of a process must have been unchanged before an early reading of it counts. Bytes count as used from the
+// moment in which they are granted, but the device shows them only when the driver has allocated them. In between, the overhead seems
+// smaller than it is.
 const settledFor = 50 * time.Millisecond
 
-// settled reports whether a reading shows at least the overhead that the process really has. Either no allocation was in flight: the process
-// uses nothing, or its usage has not changed for settledFor. Or the reading shows all that was expected.
+// settled reports whether a reading shows at least the overhead that the process really has. This is so in two cases. Either no allocation
+// was under way: the process uses nothing, or its usage has not changed for settledFor. Or the reading shows all that was expected.
 func (p *Process) settled(d Device, figure accounting.Bytes) bool {
 	unchanged, expected := true, accounting.Bytes(0)
 	for _, m := range p.members {
@@ -135,8 +136,8 @@ func (p *Process) settled(d Device, figure accounting.Bytes) bool {
 // Read compares the reading of a process with what its members use. listed is false if the reading does not list the process. It returns
 // true if a low-water mark of a credit word explained some usage; the caller must reset the marks, so that they explain it only once.
 //
-// Readings are a second apart. An early reading may follow the last one at once. It counts alone, but only if it is settled, and it says
-// nothing of excess.
+// Ordinary readings are a second apart. An early reading may follow the last one at once. It counts alone, but only if it is settled, and
+// it says nothing of excess.
 func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed bool) (resetMark bool) {
 	first := p.members[0].Extra
 	settled := p.settled(d, figure)
@@ -182,9 +183,9 @@ func (p *Process) findExcess(figure, context accounting.Bytes) (resetMark bool) 
 	return false
 }
 
-// confirm compares the expected cost of contexts with what the device shows. The second reading that began after they were made replaces
-// the expected cost, whatever it shows, and gives the cost of the next context; of early readings it is the first. In the first second only
-// settled readings count.
+// confirm compares the expected cost of contexts with what the device shows. The second reading that began after the contexts were made
+// replaces the expected cost, whatever it shows, and gives the cost of the next context. A settled early reading does so alone. Within a
+// second after the contexts were made, only settled readings count.
 func (p *Process) confirm(d Device, uid uint32, settled bool) {
 	proves := false
 	for _, m := range p.members {

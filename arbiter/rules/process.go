@@ -23,7 +23,8 @@ type Process struct {
 	Visible    Visible  // variables that choose its devices
 }
 
-// Visible has those of the variables in VisibleNames (visible.go) that a process was started with. nil: not known.
+// Visible is the part of the environment of a process, at its start, that chooses devices: the variables in VisibleNames (visible.go). nil:
+// it is not known.
 type Visible map[string]string
 
 // Cgroups yields the paths of a process in all hierarchies.

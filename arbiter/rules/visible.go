@@ -22,8 +22,8 @@ const (
 var VisibleNames = []string{VisibleBy["nvidia"], VisibleBy["amd"], VisibleBy["intel"], cudaOrder}
 
 // Hidden returns the indices of the GPUs that a process does not see. It returns none for a vendor whose variable it cannot resolve as the
-// driver does: numbers in another order, or in a container, which may have only some of the devices. Numbers without an order count by PCI
-// address, as with identical devices.
+// driver does. These are numbers in another order than that of PCI addresses, and numbers in a container, which may have only some of the
+// devices. If CUDA_DEVICE_ORDER is not set, numbers count by PCI address: for identical devices CUDA does the same.
 func (p *Process) Hidden(all []Device) (hidden []int) {
 	for vendor, variable := range VisibleBy {
 		list, set := p.Visible[variable]

@@ -24,17 +24,18 @@ type Meter struct {
 	sums Sums
 	was  Amounts   // amounts since at
 	at   time.Time // time up to which sums counts; zero: nothing is counted
-	last time.Time // Held has changed at an unknown moment after this look; zero: at no unknown moment
+	last time.Time // Held has changed at an unknown moment after this time; zero: the moment is known
 }
 
-// Sampled says that Now.Held was set to what a look has found: it has changed at an unknown moment since the last look. The sum then has the
-// mean of both values for that time.
+// Sampled notes that Now.Held was set to what a look has found: it changed at an unknown moment since the look before, which was at last.
+// For the time since last, the sum counts the mean of both values.
 func (m *Meter) Sampled(last time.Time) { m.last = last }
 
-// Exact says that Now.Held has changed at this moment.
+// Exact notes that Now.Held has changed at this moment.
 func (m *Meter) Exact() { m.last = time.Time{} }
 
-// Measure counts the time up to now. From now on, Now counts. A time before the last one counts as the last one.
+// Measure counts the time up to now with the amounts until now. Time from now on counts with the amounts in Now. A time before the last one
+// counts as the last one.
 func (m *Meter) Measure(now time.Time) {
 	m.sums = m.At(now)
 	if m.at.IsZero() || now.After(m.at) {

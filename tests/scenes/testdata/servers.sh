@@ -74,9 +74,9 @@ nowhere "holds: root's model-c" model-c.err
 : >late.err
 gpuarb run --name late --wait -- cudaprog-dlsym 'alloc a 64M' >late.out 2>late.err 5>&- 6>&- 7>&- &
 late=$!
-until grep -q 'are free, but kept for model-c (python3[^)]*), which has waited .* for 1 GiB' late.err; do sleep 0.02; done
+until grep -q 'free, but kept for model-c (python3[^)]*), which has waited .* for 1 GiB' late.err; do sleep 0.02; done
 gpuarb why >why 2>&1
-expect 'are free, but kept for model-c' why
+expect 'free, but kept for model-c' why
 expect 'it goes on when those before it have been served' why
 serves model-a 5 6
 gpuarb queue >queue
