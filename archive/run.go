@@ -74,7 +74,7 @@ func Run(stdin io.Reader, stdout io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer socket.Close()
-	go (&server{store: k.store, owner: k.settings.Owner, conns: map[uint32]int{}}).serve(ctx, socket)
+	go newServer(k.store, k.settings.Owner).serve(ctx, socket)
 	go k.beat(ctx)
 	k.say(rows.Answer{Note: note})
 	return k.readBatches(in)

@@ -37,6 +37,11 @@ type server struct {
 	total int
 }
 
+// newServer returns a server of a store. owner sees all rows, like root.
+func newServer(s *store, owner uint32) *server {
+	return &server{store: s, owner: owner, conns: map[uint32]int{}, turns: map[uint32]chan struct{}{}}
+}
+
 // serve answers until the listener is closed.
 func (v *server) serve(ctx context.Context, l *net.UnixListener) {
 	for {

@@ -63,7 +63,7 @@ func TestSlowReaders(t *testing.T) {
 	for range 30 {
 		add()
 	}
-	v := &server{store: s, conns: map[uint32]int{}, turns: map[uint32]chan struct{}{}}
+	v := newServer(s, 0)
 	for range 2 * readers {
 		asks(t, v, reader{uid: 1000}, rows.Question{Want: rows.WantJobs})
 	}
