@@ -246,11 +246,11 @@ func (d *Daemon) feedOnce() error {
 	d.countMinute()
 	namesOnly := d.config.Load().Commands == config.CommandsOwn && os.Geteuid() == 0
 	for i := range past {
-		d.feed.put(rowOf(&past[i], namesOnly))
+		d.feed.put(d.rowOf(&past[i], namesOnly))
 	}
 	jobs := make([]rows.Job, len(going))
 	for i := range going {
-		jobs[i] = rowOf(&going[i], namesOnly)
+		jobs[i] = d.rowOf(&going[i], namesOnly)
 	}
 	return d.feed.send(now, jobs, all)
 }

@@ -20,13 +20,17 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// rowOf returns the row of a job. namesOnly: the row has no arguments of commands.
-func rowOf(a *arbiter.JobAccount, namesOnly bool) rows.Job {
+// rowOf returns the row of a job. namesOnly: the row has no arguments of commands. It may wait for the user database: the records of a job
+// whose processes ended while no daemon ran have its user's number only.
+func (d *Daemon) rowOf(a *arbiter.JobAccount, namesOnly bool) rows.Job {
 	p := &a.Process
 	j := rows.Job{ID: uint64(a.ID), Key: a.Key, UID: p.UID, User: p.User, Name: a.Name, Command: a.Command, Program: rows.ProgramOf(a.Command), Unit: p.Unit,
 		BeganMs: a.Opened.UnixMilli(), Refusal: a.Denial, LackedBy: uint64(a.Lacked)}
 	if j.Key == "" { // a process without gpuarb run
 		j.Key = fmt.Sprintf("%s %d %d", bootID(), p.PID, p.StartTicks)
+	}
+	if j.User == "" {
+		j.User = d.inv.UserName(p.UID)
 	}
 	if len(p.Groups) > 0 {
 		j.Group = p.Groups[0]

@@ -155,7 +155,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	if got := past.Held * 3600; got < held.Seconds()-1 || got > held.Seconds()+0.1 {
 		t.Errorf("%.2f GiB-seconds up to the kill, want %.2f less a second at most", got, held.Seconds())
 	}
-	if past.End == nil || (*past.End != rows.Unknown && *past.End != rows.Died && *past.End != rows.Closed) {
+	if past.End == nil || (*past.End != rows.Unknown && *past.End != rows.Died && *past.End != rows.Closed) || past.User != "root" {
 		t.Errorf("%+v", past)
 	}
 }
