@@ -39,7 +39,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		Short: "show what was granted, refused, waited for and changed, as /gpu/events",
 		Long: `Shows the daemon's event history, one line per event, the oldest first: as sentences, or with --json as the
 lines of /gpu/events. Without --follow it ends with the newest one. With --follow it goes on, over a restart
-of the daemon too. Where events were lost, a line says so.`,
+of the daemon too. If events were lost, a line says so.`,
 		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			for _, name := range []string{"user", "job", "kind", "since"} { // an empty value often comes from a variable that is not set: refuse it, because without the flag all events are shown
@@ -54,7 +54,7 @@ of the daemon too. Where events were lost, a line says so.`,
 	flags.BoolVarP(&o.follow, "follow", "f", false, "then go on with new events as they come")
 	flags.StringVar(&o.user, "user", "", "only events about this user, by name or number")
 	flags.StringVar(&o.job, "job", "", "only events about this job, by number or name")
-	flags.StringVar(&o.since, "since", "", "only events since then: 90s, 2h or 7d ago, or a time as 14:30, 2026-11-25 or \"2026-11-25 14:30\"")
+	flags.StringVar(&o.since, "since", "", "only events since this time: 90s, 2h or 7d ago, or a time as 14:30, 2026-11-25 or \"2026-11-25 14:30\"")
 	flags.StringSliceVar(&o.kind, "kind", nil, "only events of these kinds, as in refused,waited")
 	completeFlag(command, "user", a.fromState(offerUsers))
 	completeFlag(command, "job", a.fromState(offerJobs))

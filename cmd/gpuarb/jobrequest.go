@@ -48,11 +48,11 @@ type jobOptions struct {
 
 // addTo adds the flags that run and claim share.
 func (o *jobOptions) addTo(flags *pflag.FlagSet) {
-	flags.StringVar(&o.memory, "memory", "", "the budget on each device; never more than the rules give; run takes auto: what earlier runs needed (gpuarb help suggest)")
+	flags.StringVar(&o.memory, "memory", "", "the budget on each device; never more than the rules give; with run also auto: what earlier runs needed (gpuarb help suggest)")
 	flags.StringVar(&o.min, "min", "", "of that, what is reserved from the start")
 	flags.IntVar(&o.streams, "streams", 0, "the most streams of each process on each device")
 	flags.StringVar(&o.prefer, "prefer", "", "which devices to try first, as 2,0; implies --device any")
-	flags.BoolVar(&o.exclusive, "exclusive", false, "nobody else uses its devices until it ends: with run and no --device, all of them")
+	flags.BoolVar(&o.exclusive, "exclusive", false, "keep other jobs off its devices until it ends: with run and no --device, off all devices")
 	flags.Var(&o.wait, waitFlag, "wait when there is no room, for as long as this: 10m, max; without a value as long as the rules say")
 	flags.Lookup(waitFlag).NoOptDefVal = waitByRules
 }

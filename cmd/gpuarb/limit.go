@@ -34,13 +34,13 @@ of each), of all programs in a cgroup and those below it together (memory.max; o
 of what a rule gives (memory.max, streams.max), or of a device (slots.max). Your own you may
 lower, and raise again up to what the rules of the configuration, or root, gave; root may do
 anything. A user's or a cgroup's limit stays until it is taken off (memory.max=max), also when
-the daemon or the machine's programs are started again, and when a service's cgroup is made
+the daemon or the programs are started again, and when a service's cgroup is made
 again; with --with-folder a cgroup's ends with the folder that the cgroup has now, as for a
 container. A rule's stays until the configuration is read again (systemctl reload gpuarbd).
 What is lowered below what is held takes nothing away: nothing new is granted until enough
 was freed. The daemon logs each change (journalctl -u gpuarbd): who, whose, from what to what.
 
-With --dry-run it changes nothing, and says who would be over the new limit, and by how much. Anybody may ask that.
+With --dry-run it changes nothing, and says who would be over the new limit, and by how much. Every user may ask that.
 
 Without LIMIT=VALUE it shows the limits in force, and which rule, flag or user set each.
 

@@ -26,12 +26,12 @@ const reportTimeout = time.Minute
 // pastJobs is the number of jobs that `gpuarb history` shows without --limit.
 const pastJobs = 50
 
-// period are the flags of a time in the past.
+// period is the flags --since and --until.
 type period struct{ since, until string }
 
 func (p *period) addTo(command *cobra.Command, since string) {
-	command.Flags().StringVar(&p.since, "since", since, "from then on: 2h or 7d ago, or a time as 14:30, 2026-11-25 or \"2026-11-25 14:30\"; all: from the beginning")
-	command.Flags().StringVar(&p.until, "until", "", "until then, in the same forms; without it, until now")
+	command.Flags().StringVar(&p.since, "since", since, "begin at this time: 2h or 7d ago, or a time as 14:30, 2026-11-25 or \"2026-11-25 14:30\"; all: from the beginning")
+	command.Flags().StringVar(&p.until, "until", "", "end at this time, in the same forms as --since; without it, now")
 }
 
 // question adds the period to a question.
@@ -63,10 +63,10 @@ func (a *app) reportCommand() *cobra.Command {
 	command := a.tableCommand(&cobra.Command{
 		Use:   "report",
 		Short: "sum up what users, jobs or devices held, reserved and waited for",
-		Long: `Sums up what the daemon's history knows of a time: GiB-hours that programs held (HELD), that were reserved for them
+		Long: `Sums up what the daemon's history has of a period: GiB-hours that programs held (HELD), that were reserved for them
 (RESERVED), and that they would have held with their peak all the time (AT-PEAK); the largest peak of a job on one device;
-how long requests waited, how many were refused, and for how long memory was held without any use (IDLE). A job
-without gpuarb run counts as well. You see your own jobs, root those of all users.
+how long requests waited, how many were refused, and for how long jobs held memory without using the device (IDLE). A program
+without gpuarb run counts as a job of its own. You see your own jobs, root those of all users.
 
 The amounts are exact, except that the daemon sees some frees up to 20 ms late, or later if there are more than 200 leases.`,
 	}, func(style report.Style) error {
@@ -91,9 +91,9 @@ The amounts are exact, except that the daemon sees some frees up to 20 ms late, 
 			return style.Sums(w, by, sums)
 		})
 	})
-	command.Flags().StringVar(&by, "by", "user", "what a line is about: "+strings.Join(rows.Groupings, ", "))
+	command.Flags().StringVar(&by, "by", "user", "make a line for each: "+strings.Join(rows.Groupings, ", "))
 	when.addTo(command, "7d")
-	command.Flags().BoolVar(&asCSV, "csv", false, "print CSV, with the names of --json as header")
+	command.Flags().BoolVar(&asCSV, "csv", false, "print CSV; the header has the keys of --json")
 	completeFlag(command, "by", cobra.FixedCompletions(rows.Groupings, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
@@ -109,7 +109,7 @@ func (a *app) historyCommand() *cobra.Command {
 		Long: `Lists the jobs that have ended, the latest first: when they began, how long they ran, how they ended (exit:1, signal:9; died: the
 process ended while it held something; closed: it held nothing any more; refused: it never began; unknown: it was gone when the
 daemon was started again), the most memory that they used on one device, GiB-hours held, how long requests waited, and how
-many were refused. With a job or a name it tells of those alone. You see your own jobs, root those of all users.`,
+many were refused. With a number it lists that job alone, with a name the jobs of that name. You see your own jobs, root those of all users.`,
 	}, func(style report.Style) error {
 		q, err := when.question(rows.Question{Want: rows.WantJobs, Limit: limit, Running: all})
 		if err != nil {
@@ -136,8 +136,8 @@ many were refused. With a job or a name it tells of those alone. You see your ow
 		return run(c, args)
 	}
 	when.addTo(command, "all")
-	command.Flags().IntVar(&limit, "limit", pastJobs, "at most so many jobs; 0: all")
-	command.Flags().BoolVar(&all, "all", false, "also the jobs that go on")
+	command.Flags().IntVar(&limit, "limit", pastJobs, "show at most this many jobs; 0: all")
+	command.Flags().BoolVar(&all, "all", false, "also show jobs that still run")
 	return command
 }
 
@@ -176,7 +176,7 @@ func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each fu
 	return fail(exitFailed, "the history: %w", err)
 }
 
-// tellPast tells how a job ended of which the daemon knows no more; false: the history does not know it either.
+// tellPast says how the latest job of a number or name ended, if the daemon has no such job any more. It returns false if the history has none either.
 func (a *app) tellPast(w io.Writer, q rows.Question) (told bool) {
 	q.Want, q.Limit = rows.WantJobs, 1
 	var past *rows.Past

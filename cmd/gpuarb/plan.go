@@ -41,7 +41,7 @@ With --min it says whether a program that reserves SIZE (gpuarb run --min) would
 memory of a context beside the reservation, at what one is known to cost there. With --copies it says how many
 of several such programs. A program of several processes needs a context for each: those beyond the first take
 free memory, unless it runs with --per-process, where each process reserves for itself. The answer counts the
-budget that your programs share now. Of a rule that has no program yet it knows nothing.
+budget that your programs share now. A rule counts only if one of your programs is under it.
 
 With --streams it computes the memory of stream pools instead: copies × streams × the memory that the pool of
 each stream takes (--stream-reserve, otherwise GPUARB_STREAM_RESERVE, otherwise 256 MiB). That needs no daemon.`,

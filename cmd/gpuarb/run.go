@@ -30,8 +30,8 @@ func (a *app) runCommand() *cobra.Command {
 		Long: `Runs COMMAND with its GPU memory and streams admitted by the daemon. Everything that
 it starts shares one budget. What it reserves (--min) and its slot are taken before it
 starts, which may wait: lines on stderr say for what. On a terminal each change has a line; elsewhere
-there are the first, the last, and one a minute. With what it reserves comes the memory of one
-context on each device. Inside another
+only the first and the last state have one, and one a minute comes between. Beside what it reserves, the memory of one
+context is kept on each device. Inside another
 job it joins that job and shares its budget, slot and devices; --memory and --streams
 then limit each of its programs further. Signals and
 the exit status are passed through: the exit code is the command's own, 128+n when
@@ -39,7 +39,7 @@ signal n ended it (or the wait for it), 75 when it would have to wait and --no-w
 given, 124 when the wait timed out, 125 when gpuarb itself failed, 126 when the command cannot
 be executed and 127 when it is not found.
 
-Where something waited or was refused, or with --summary, it ends with one line on stderr: the most
+If requests waited or were refused, or with --summary, it ends with one line on stderr: the most
 memory that was used, how long requests waited, and how many were refused. If a process of the job used a GPU without
 the library (a start script that replaces LD_PRELOAD, a static program), a line says so as soon as a reading of the
 device shows it, within a few seconds, and another one at the end; a process that ended within a second may be missed.
@@ -84,7 +84,7 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	flags.BoolVar(&options.dieWithParent, dieWithParentFlag, false, "end the program when the process that started gpuarb ends")
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
 	flags.BoolVar(&options.noExports, noExportsFlag, false, "the library without exported driver functions (see above); =false: the usual one, whatever the rule says")
-	flags.BoolVar(&options.firstRefused, refuseFirstFlag, false, "refuse the first request that would wait, so that caches are dropped (see above); =false: never")
+	flags.BoolVar(&options.firstRefused, refuseFirstFlag, false, "refuse the first request of a burst if it would wait, so that caches are dropped (see above); =false: never")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
 	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or emptiest: the one with the most free memory; any, nvidia, amd, intel: one that is free, or wait for it; cpu is the processor, for OpenCL and Vulkan")
 	a.completeDevices(command)

@@ -43,13 +43,13 @@ func (a *app) suggestCommand() *cobra.Command {
 	command := a.jsonFlag(&cobra.Command{
 		Use:   "suggest [--name NAME] [--] [COMMAND [ARGUMENT…]]",
 		Short: "say how much memory a command needs, by what its earlier runs used",
-		Long: `Says how much memory a command needs: the largest peak of its last 20 runs, plus a tenth, up to the next 64 MiB. A run that was
-refused memory counts what it asked for on top of its peak. Your own runs count that have ended, with or without gpuarb run.
-Runs of one command are those of one executable, for an interpreter with its script, or those of a --name. The
-arguments do not count.
+		Long: `Says how much memory a command needs: the largest peak of its last 20 runs, plus a tenth, up to the next 64 MiB. If a run was
+refused memory, the largest refused request is added to its peak. Only your own runs that have ended count, with or without gpuarb run.
+Runs belong to one command if they have the same executable, and for an interpreter the same script. With --name, the runs of
+that name count. Other arguments do not matter.
 
-The amount goes to stdout, so that gpuarb run --memory "$(gpuarb suggest -- COMMAND)" takes it. gpuarb run --memory auto does
-the same. Without an earlier run it fails with 125.`,
+The amount goes to stdout: gpuarb run --memory "$(gpuarb suggest -- COMMAND)" uses it, and gpuarb run --memory auto does
+the same. Without an earlier run both fail with 125.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && name == "" {
 				return fmt.Errorf("no command was given: gpuarb suggest -- COMMAND, or gpuarb suggest --name NAME")
@@ -71,7 +71,7 @@ the same. Without an earlier run it fails with 125.`,
 		},
 	})
 	command.Flags().SetInterspersed(false) // arguments after COMMAND belong to the command
-	command.Flags().StringVar(&name, "name", "", "the runs of this name; without any, those of COMMAND")
+	command.Flags().StringVar(&name, "name", "", "count the runs of this name; if there are none, those of COMMAND")
 	return command
 }
 

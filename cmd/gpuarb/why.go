@@ -21,10 +21,10 @@ func (a *app) whyCommand() *cobra.Command {
 		Use:   "why [PID | JOB | NAME]",
 		Short: "say what limits a program now, who holds what it waits for, and what can be done",
 		Long: `Says what limits a program now and by which rule, who holds what it waits for and since when, and
-what can be done. Without an argument it tells of the job that it runs in, and outside of one of all
-your jobs. A number is taken for a process if
-one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs shows. NAME is that of
-gpuarb run --name: all jobs of that name are told of.`,
+what can be done. Without an argument it explains the job that it runs in, or all your jobs if it runs
+in none. A number is the PID of a process that uses gpuarb; if there is none, it is the number of a job in gpuarb jobs.
+NAME is that of gpuarb run --name, and stands for all jobs of that name. If none of them is left, it
+says how the latest one ended.`,
 		Args: argumentCount(0, 1),
 		ValidArgsFunction: once(a.fromState(func(s figures.Snapshot) []cobra.Completion {
 			return append(offerProcesses(s), offerJobs(s)...)
