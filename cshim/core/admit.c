@@ -242,7 +242,7 @@ static bool is_no_room(uint32_t status) {
 }
 
 // Admits bytes by a request with these flags. GA_FLAG_NO_WAIT: never waits, and reports no refusal.
-// GA_FLAG_DRIVER_FULL: only the daemon can admit them.
+// GA_FLAG_DRIVER_FULL: asks the daemon even if the credit word has enough bytes.
 static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                            uint32_t flags, uint16_t *tag) {
     bool no_wait = flags & GA_FLAG_NO_WAIT;

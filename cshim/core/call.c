@@ -45,7 +45,8 @@ void ga_call_address(struct ga_root *root, struct ga_call *a) {
     ga_os_copy(a->body, &slot, sizeof slot);
 }
 
-// Reports whether the loaded allocators decide if the request is refused before it waits.
+// Reports whether it must be looked up whether an allocator with a cache is loaded, before the
+// request may wait: the daemon decides by that whether to refuse it first.
 static bool needs_look(struct ga_root *root, const struct ga_call *a) {
     return a->type == GA_TYPE_ALLOC && a->waits && !a->looked &&
            root->env.refuse_first == GA_FIRST_BY_RULE &&
@@ -62,7 +63,7 @@ bool ga_call_look(struct ga_root *root, struct ga_call *a) {
     return true;
 }
 
-// Returns the flags that say whether the daemon refuses a request that would wait.
+// Returns the flags by which the daemon decides whether to refuse a request that would wait.
 static uint32_t refusal_flags(struct ga_root *root, const struct ga_call *a) {
     uint32_t flags = 0;
     if (a->type != GA_TYPE_ALLOC || !(atomic_load(&root->able) & GA_ABLE_FIRST))
@@ -78,8 +79,8 @@ static uint32_t refusal_flags(struct ga_root *root, const struct ga_call *a) {
 }
 
 uint32_t ga_call_flags(struct ga_root *root, const struct ga_call *a) {
-    const uint32_t told = GA_FLAG_FRESH | GA_FLAG_CACHES | GA_FLAG_NO_CACHES | GA_FLAG_CHOSEN;
-    uint32_t flags = *a->flags & ~(GA_FLAG_RETRY | told);
+    const uint32_t refusal = GA_FLAG_FRESH | GA_FLAG_CACHES | GA_FLAG_NO_CACHES | GA_FLAG_CHOSEN;
+    uint32_t flags = *a->flags & ~(GA_FLAG_RETRY | refusal);
     bool able = atomic_load(&root->able) & GA_ABLE_ASIDE;
     if (a->waits)
         flags &= ~(GA_FLAG_ASIDE | GA_FLAG_AGAIN | GA_FLAG_NO_WAIT);

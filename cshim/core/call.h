@@ -18,8 +18,8 @@ struct ga_call {
     uint32_t *flags;   // flags in the body; NULL: this type of request has none
     bool waits;        // the daemon may let the request wait
     bool aside;        // this attempt must not wait, because all connections to wait on are in use
-    bool looked;       // whether an allocator with a cache is loaded has been looked up: caches
-    bool caches;       // such an allocator is loaded
+    bool looked;       // true: the process was searched for an allocator with a cache
+    bool caches;       // true: that search has found one
     uint64_t first_ms; // when the request first found the queue full; 0: it has not
     uint64_t until_ms; // when it must be given up after that; 0: never
     uint32_t asked_in; // tag of the session to which an attempt was sent; 0: none
@@ -40,11 +40,13 @@ void ga_call_count_failure(struct ga_call *a, int error);
 // Writes the slot of the device's lease into the body, and the tag of the session into the reply.
 void ga_call_address(struct ga_root *root, struct ga_call *a);
 // Returns the flags of an attempt. A daemon of an earlier version does not know GA_FLAG_ASIDE: it
-// gets GA_FLAG_NO_WAIT instead, and refuses a request that would have to wait.
+// gets GA_FLAG_NO_WAIT instead, and refuses a request that would have to wait. If ga_call_look has
+// still to look, GA_FLAG_ASIDE makes the daemon say first whether the request would wait.
 uint32_t ga_call_flags(struct ga_root *root, const struct ga_call *a);
-// Looks up whether an allocator with a cache is loaded, because the daemon has answered that the
-// request would wait. The daemon decides by that whether to refuse it first. True: the request must
-// be sent again. False: it has been looked up before, or does not matter.
+// Searches the process for an allocator with a cache, because the daemon has answered that the
+// request would wait. The daemon decides by the result whether to refuse it first. True: the
+// request must be sent again. False: the process was searched before, or the result does not
+// matter.
 bool ga_call_look(struct ga_root *root, struct ga_call *a);
 // Reports whether the daemon knows already that the objects were destroyed. This is so if the
 // connection belongs to a later link, whose opening message did not count these objects.

@@ -10,8 +10,9 @@
 
 #include "core/wire.h"
 
-// Whether the first request of a burst is refused instead of waiting. GA_FIRST_BY_RULE: the rule
-// decides, or without a wait_after there, whether an allocator with a cache is loaded.
+// Whether the first request of a burst is refused instead of waiting. GA_FIRST_BY_RULE: wait_after
+// of the rule decides. If the rule has none, the first request is refused if an allocator with a
+// cache is loaded.
 enum ga_refuse_first { GA_FIRST_BY_RULE, GA_FIRST_REFUSED, GA_FIRST_WAITS };
 
 struct ga_env {

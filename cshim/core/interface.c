@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// List of the interfaces that this process uses, and the questions to all of them.
+// List of the interfaces that this process uses, and the calls that go to all of them.
 #include "core/interface.h"
 
 // Interfaces that have joined. A forked child has the same interfaces, so fork does not wipe the

@@ -69,7 +69,7 @@ void ga_interface_join(struct ga_interface *interface);
 // Calls reap of all interfaces, and returns the sum. Calls none if no bytes are pending.
 uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
 
-// Reports whether keeps_freed of any interface that the process uses does.
+// Reports whether keeps_freed returns true for any interface that the process uses.
 bool ga_interface_keeps_freed(void);
 
 #endif

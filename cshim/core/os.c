@@ -351,7 +351,7 @@ void ga_os_shutdown(int socket) {
     CALL2(SYS_shutdown, socket, SHUT_RDWR);
 }
 
-#define MAJOR_OF_MEMORY 1 // of /dev/null and /dev/zero
+#define MAJOR_OF_MEMORY 1 // major device number of /dev/null and /dev/zero
 
 static bool stat_fd(int fd, struct stat *st) {
     return fd >= 0 && CALL2(SYS_fstat, fd, st) == 0;

@@ -120,7 +120,8 @@ int ga_os_raise_fd(int fd);
 void ga_os_close(int fd);
 // Ends a connection for both sides, even if other processes have the descriptor.
 void ga_os_shutdown(int socket);
-// Reports whether fd is a terminal, or another character device than /dev/null and its like.
+// Reports whether fd is a terminal. It takes every character device for one, except those with the
+// major number of /dev/null.
 bool ga_os_is_terminal(int fd);
 bool ga_os_identify(int fd, struct ga_os_identity *id);
 bool ga_os_is(int fd, const struct ga_os_identity *id);

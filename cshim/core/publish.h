@@ -38,8 +38,8 @@ void ga_publish_context_end(struct ga_root *root, uint32_t device);
 void ga_publish_host(struct ga_root *root);
 
 // Publishes that the program has made a call for a device, unless the page says so already. The
-// daemon takes the mark away when it looks. Only the first call after that writes, so that threads
-// do not contend for the cache line, and no call reads a clock.
+// daemon clears the mark when it reads it. Only the first call after that writes, so that threads
+// do not contend for the cache line. No call reads a clock.
 static inline void ga_publish_call(struct ga_root *root, uint32_t device) {
     struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
     uint32_t slot =

@@ -239,8 +239,9 @@ struct ga_self {
     uint64_t mutex_generation;
     uint32_t number; // number of the thread, from 1 on, never used again in this process
     uint32_t tid;
-    // Bits of devices, about memory. refused: the device refused the last request. granted: the
-    // last grant of the thread, on this device, followed a refusal.
+    // One bit for each device. refused: the last request of the thread for memory there was
+    // refused. granted: has at most one bit, that of the thread's last grant if it followed a
+    // refusal.
     uint32_t refused, granted;
     uint32_t used_slots; // bit for each device on which it may have a use (thread_slot.h)
     uint16_t watched;    // 1: the library notices when the thread ends
@@ -255,14 +256,15 @@ extern struct ga_root *_Atomic ga_root_pointer;
 // Slow path of ga_root_get: for the first call of a process, a child or a thread.
 struct ga_root *ga_root_enter(void);
 
-// Notes that the calling thread was granted memory of a device, which ends a burst of refusals.
+// Notes that the calling thread was granted memory of a device. This ends a burst of refusals.
 static inline void ga_self_grant(uint32_t device) {
     if (GA_UNLIKELY((ga_self.refused | ga_self.granted) != 0)) {
         ga_self.granted = ga_self.refused & 1u << device;
         ga_self.refused &= ~(1u << device);
     }
 }
-// Takes the last grant back, because the driver had no memory for it: a burst goes on.
+// Takes the last grant back, because the driver had no memory for it: the burst that it ended goes
+// on.
 static inline void ga_self_take_back(uint32_t device) {
     ga_self.refused |= ga_self.granted & 1u << device;
 }

@@ -10,7 +10,7 @@
 
 #define LINE_EVERY_MS 60000 // time between two lines of a wait if stderr is not a terminal
 
-// Lines that a waiting thread has printed.
+// Latest notice of a waiting thread, and when a line was last printed for it.
 struct told {
     uint8_t text[GA_TEXT_SIZE]; // latest notice of the daemon; empty: none yet
     uint64_t at_ms;             // when a line was last printed (ga_os_now_ms); 0: none was
@@ -23,8 +23,8 @@ static void print_wait(struct ga_root *root, struct told *told) {
     told->at_ms = ga_os_now_ms();
 }
 
-// Reports to the user what is waited for. Under gpuarb run each change is printed on a terminal,
-// and elsewhere the first notice and the last.
+// Reports to the user what is waited for. On a terminal each change is printed, elsewhere the first
+// notice and the last.
 static void report_wait(struct ga_root *root, const struct ga_reply *reply, struct told *told) {
     const uint8_t *text = reply->body.waiting.text;
     size_t i = 0;
@@ -41,7 +41,8 @@ static void report_wait(struct ga_root *root, const struct ga_reply *reply, stru
     ga_log("%t", told->text);
 }
 
-// Prints the latest notice again if a minute has passed, for logs that would be silent otherwise.
+// Prints the latest notice again if no line was printed for a minute, for logs that would be silent
+// otherwise.
 static void repeat_wait(struct ga_root *root, struct told *told) {
     if (root->env.in_job && ga_os_now_ms() - told->at_ms >= LINE_EVERY_MS && !ga_os_is_terminal(2))
         print_wait(root, told);

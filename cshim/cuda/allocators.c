@@ -13,8 +13,8 @@ static const char *const allocators[] = {"c10_cuda", "cupy", "llvmlite", "jaxlib
 
 #define ALLOCATORS (sizeof allocators / sizeof allocators[0])
 
-// Reports whether a name begins with one of the table and goes on with something else than a letter
-// or a digit, as in "cupy_backends" and "c10_cuda.so".
+// Reports whether a text is a name of the table, alone or before a dot, an underscore or a hyphen,
+// as in "cupy_backends" and "c10_cuda.so".
 static bool is_named(const char *text, const char *name) {
     if (!ga_os_begins(text, name))
         return false;
@@ -27,13 +27,14 @@ static bool is_named(const char *text, const char *name) {
 struct search {
     bool found;
     bool in_path;
-    bool in_packages; // the folder that contains the component is Python's site-packages, or alike
+    bool in_packages; // the component lies in site-packages or dist-packages of Python
     uint32_t length;
     char component[64];
 };
 
-// Notes an allocator that a component names. Files are recognised with and without the prefix
-// "lib". Folders count only if they are Python packages, and not the home of a user called "cupy".
+// Notes whether a component names an allocator. Files are recognised with and without the prefix
+// "lib". Folders count only if they are Python packages, so that the home of a user called "cupy"
+// does not.
 static void end_component(struct search *s, bool is_file) {
     s->component[s->length] = '\0';
     const char *library = ga_os_begins(s->component, "lib") ? s->component + 3 : s->component;
@@ -47,7 +48,7 @@ static void end_component(struct search *s, bool is_file) {
     s->length = 0;
 }
 
-// Reads one character of the list. In a line the path is what begins with the first slash.
+// Reads one character of the list. The path in a line begins with the first slash.
 static void read_character(struct search *s, char c) {
     if (c == '\n') {
         if (s->in_path)
@@ -65,8 +66,8 @@ static void read_character(struct search *s, char c) {
 bool ga_allocators_loaded(void) {
     char text[1024];
     struct search s = {.length = 0};
-    // The calling thread's own list, because that of a process whose first thread has ended is
-    // empty.
+    // This is the list of the calling thread, because the list of a process whose first thread has
+    // ended is empty.
     int fd = ga_os_open_read("/proc/thread-self/maps");
     if (fd < 0)
         return false;

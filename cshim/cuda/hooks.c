@@ -127,7 +127,8 @@ static ga_result init_copy(size_t place, unsigned int flags) {
     })
 // The handle or address that the driver has made, as a number; 0: the driver failed.
 #define GA_MADE(result, at) ((result) == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (at) : 0)
-// Calls the driver for an admitted allocation, once more if the driver had no memory.
+// Calls the driver for an admitted allocation, and once more if the driver had no memory but the
+// daemon admits the allocation again.
 #define GA_CALLS(call)                                                                             \
     ({                                                                                             \
         bool again = false;                                                                        \
