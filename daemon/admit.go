@@ -86,8 +86,8 @@ func (cl *client) readDevice(slot uint32) error {
 	return err
 }
 
-// readingPatience is how long a request may take because readings have not shown contexts yet. It is less than the time
-// after which a library takes the daemon for gone.
+// readingPatience is how long a request waits for readings, at most: for one that shows contexts, or for one after the
+// driver had no memory. It is less than the time after which a library takes the daemon for gone.
 const readingPatience = 2 * time.Second
 
 // decide asks the arbiter to decide a request of a lease, and records the grant or the waiting request. It returns the

@@ -77,7 +77,8 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	return rep, nil
 }
 
-// ownPatience is how long a question for the free memory waits for a reading that shows the contexts of its own program.
+// ownPatience is how long a question for the free memory waits for a reading that shows the contexts of its own
+// program.
 const ownPatience = 200 * time.Millisecond
 
 // awaitOwnContexts waits, for ownPatience at most, until a reading has shown the contexts of the session on a device. A

@@ -236,7 +236,8 @@ func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
 	return reply(cl, h, arbiter.Result{Reason: r.Reason, Explain: r.Explain}, &rep)
 }
 
-// exited notes how the command of a job has ended, for the history. Processes of the job's own user may tell, and root.
+// exited notes how the command of a job has ended, for the history. Only processes of the job's own user and of root
+// may say it.
 func (cl *client) exited(r *ipc.ExitedRequest) (ipc.Empty, error) {
 	cl.takeLock()
 	defer cl.d.unlock()

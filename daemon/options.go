@@ -93,7 +93,8 @@ func (o Options) resolve() (paths, error) {
 	return p, nil
 }
 
-// historyFolder returns the folder of the history: in the folder that systemd names, in that of the user, or else beside the state file.
+// historyFolder returns the folder of the history. It is in the folder that systemd names, else in XDG_STATE_HOME of the
+// user, else beside the state file.
 func (o Options) historyFolder(socket string) string {
 	if given, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":"); given != "" {
 		return filepath.Join(given, "history")

@@ -116,7 +116,7 @@ func (r *reader) urgent() bool {
 	return r.d.arb.Unread(r.index, now.Add(-contextPatience))
 }
 
-// unread reports whether readings have still to show contexts of this device.
+// unread reports whether readings have still to show contexts that were made on this device.
 func (r *reader) unread(now time.Time) bool {
 	r.d.lock()
 	defer r.d.unlock()
@@ -138,7 +138,8 @@ func (r *reader) shouldSkip() bool { return r.every() == readIdle && r.d.inv.Sus
 
 // read takes one reading. If compare is set, the arbiter compares it with the use of the leases, once a second: a
 // difference counts only if it lasts from one such reading to the next. If early is set too, the reading comes before
-// that second is over, because a context was made. Every reading shows whose memory is free again.
+// that second is over, because a context was made or a request awaits it. Every reading shows whose memory is free
+// again.
 func (r *reader) read(began time.Time, compare, early bool) {
 	d := r.d
 	var reading *arbiter.Reading

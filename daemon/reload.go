@@ -66,7 +66,7 @@ func (d *Daemon) applyConfig(cfg *config.Config, path string) {
 	signal(d.configChanged)
 }
 
-// wantedPage returns the address at which a configuration wants the web page.
+// wantedPage returns the address and the settings with which the page's process must run; the zero value: no page.
 func wantedPage(c *config.Config, socket string) worker.Wanted {
 	network, address := c.HTTP.Listen.Network()
 	settings, err := json.Marshal(worker.PageSettings{Socket: socket, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)})

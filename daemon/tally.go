@@ -1,8 +1,7 @@
 package daemon
 
 // This file answers questions about the use of devices by a job, about its processes that ran past the library, and
-// about its warnings.
-// serve.go calls it; arbiter.Tally has the sums.
+// about its warnings. serve.go calls it. The sums come from arbiter.Tally, the warnings from arbiter.Warnings.
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
@@ -34,7 +33,8 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 	return rep, nil
 }
 
-// account answers with a sentence about what a job has used and waited so far. Processes of the job's own user may ask, and root.
+// account answers with a sentence about what a job has used and waited for so far. Only processes of the job's own user
+// and of root may ask.
 func (cl *client) account(r *ipc.AccountRequest) (rep ipc.AccountReply, err error) {
 	d := cl.d
 	cl.takeLock()
@@ -67,7 +67,7 @@ func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) 
 	return rep, nil
 }
 
-// warnings answers which warnings a job has got. Processes of the job's own user may ask, and root.
+// warnings answers which warnings a job has got. Only processes of the job's own user and of root may ask.
 func (cl *client) warnings(r *ipc.WarningsRequest) (rep ipc.WarningsReply, err error) {
 	d := cl.d
 	cl.takeLock()

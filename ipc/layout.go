@@ -351,9 +351,9 @@ const (
 	// FlagChosen (Alloc): FlagCaches or FlagNoCaches is the choice of the program's environment, and holds whatever
 	// the rule says.
 	FlagChosen uint32 = 512
-	// FlagDriverFull (Alloc, Context): the driver had no memory for these bytes, or for the context, although it had
-	// been granted. The client has released it. The daemon reads the device first. If the request may wait, it waits until the device shows room.
-	// Only a daemon with AbleDriverFull knows this flag and the next one.
+	// FlagDriverFull (Alloc, Context): the driver had no memory for these bytes, or for the context, after the daemon
+	// had granted them. The client has released them. The daemon reads the device first. If the request may wait, it
+	// waits until the device shows room. Only a daemon with AbleDriverFull knows this flag and the next one.
 	FlagDriverFull uint32 = 1024
 	// FlagDriverFullAgain (Alloc, Context): the driver had no memory for what a request with FlagDriverFull was
 	// granted. The answer is always a refusal. Its text names the programs that the device shows.
@@ -496,8 +496,8 @@ const (
 	// JobProcessor: the client knows VendorCPU. Without it no job gets the processor, which older clients do not
 	// know.
 	JobProcessor uint32 = 256
-	// JobEmptiest: one of Devices, or of all devices: the one with the most free memory, which the job shares with others.
-	// Only a daemon with AbleEmptiest knows it.
+	// JobEmptiest: the job gets the one of Devices, or of all devices, with the most free memory, and shares it with
+	// others. Only a daemon with AbleEmptiest knows it.
 	JobEmptiest uint32 = 512
 )
 
@@ -610,8 +610,8 @@ type AccountRequest struct {
 	Job Token
 }
 
-// AccountReply answers Account with a sentence for users, without the name of the job: what the job used and its contexts took, how many
-// of its requests waited and were refused, and why the last one was refused.
+// AccountReply answers Account with a sentence for users, without the name of the job: what the job used and its
+// contexts took, how many of its requests waited and were refused, and why the last one was refused.
 type AccountReply struct {
 	Text Text
 }

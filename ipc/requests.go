@@ -81,8 +81,8 @@ func (c *Client) Warnings(ctx context.Context, job Token) (WarningsReply, error)
 	return replyTo[WarningsReply](ctx, c, TypeWarnings, WarningsRequest{Job: job})
 }
 
-// Account returns a sentence about what a job has used so far, waited for and was refused. A daemon without this message answers with
-// StatusUnknownType.
+// Account returns a sentence about what a job has used so far, how long it waited, and what it was refused. A daemon
+// without this message answers with StatusUnknownType.
 func (c *Client) Account(ctx context.Context, job Token) (string, error) {
 	rep, err := replyTo[AccountReply](ctx, c, TypeAccount, AccountRequest{Job: job})
 	return rep.Text.String(), err

@@ -127,8 +127,8 @@ func (inv *Inventory) Close() {
 	inv.host.release()
 }
 
-// Utilisation returns the share of a device's processors that processes used since an earlier call, in percent, by PID.
-// A process that is missing used none. nil: the device does not tell. It may block as long as the driver does.
+// Utilisation returns the share of a device's processors that processes used of late, in percent, by PID. A process
+// that is missing used none. nil: the device does not tell. It may block as long as the driver does.
 func (inv *Inventory) Utilisation(index int) map[int]int {
 	inv.mu.RLock()
 	src := inv.sources[index]

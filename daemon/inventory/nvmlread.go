@@ -52,7 +52,7 @@ func (s *nvmlSource) read() (Usage, error) {
 	return Usage{Processes: list, ProcessesKnown: known}, nil
 }
 
-// utilisation returns the larger utilisation of the last two readings by each process, so that a reading between two
+// utilisation returns for each process the larger utilisation of the last two readings, so that a reading between two
 // samples of the driver does not show 0. The driver lists busy processes only, and keeps old samples: each reading asks
 // for those that are new.
 func (s *nvmlSource) utilisation() map[int]int {
@@ -86,8 +86,8 @@ func (s *nvmlSource) utilisation() map[int]int {
 	return both
 }
 
-// samplesOf asks for the samples after a time. The binding asks twice, for the number and for the list. If processes
-// came meanwhile, it panics, because it cuts its list to the new number.
+// samplesOf asks for the samples after a time. The binding asks the driver twice, for the number and for the list. If
+// there are more processes at the second time, the binding panics, because it cuts its list to the new number.
 func samplesOf(device nvmlDevice, since uint64) (samples []nvml.ProcessUtilizationSample, ret nvml.Return) {
 	defer func() {
 		if recover() != nil {

@@ -19,7 +19,7 @@ const (
 	pageEnd   = "<!-- The generated tables end here. -->\n"
 )
 
-// notBodies are the structures that are no body of a message. Other tables of the reference have their offsets.
+// notBodies names the structures that are not bodies of messages. Other tables of the reference have their offsets.
 var notBodies = map[string]bool{"Header": true, "LeaseSlot": true, "Shown": true, "Page": true}
 
 // updatePage writes the tables into the page at path.
