@@ -32,7 +32,7 @@ def pytest_addoption(parser):
     group.addoption("--gpuarb-leaks", choices=("report", "error", "off"), help="what to do with a test that leaves GPU memory behind; report names it at the end")
     parser.addini("gpuarb_leaks", "as --gpuarb-leaks", default="report")
     parser.addini("gpuarb_leak_min", "fewest bytes that count as left behind", default="1")
-    parser.addini("gpuarb_mount", "folder of gpuarb's files; without it the plug-in looks for it, and else runs the command gpuarb", default="")
+    parser.addini("gpuarb_mount", "folder of gpuarb's files; by default the plug-in finds it, or else runs the command gpuarb", default="")
 
 
 def pytest_configure(config):
@@ -50,7 +50,7 @@ class Daemon:
 
     def __init__(self, mount=""):
         self.mount = mount or self._find()
-        self.broken = ""  # why the last reading failed; empty: it did not
+        self.broken = ""  # why the last reading failed; empty: it succeeded
 
     @staticmethod
     def _find():
@@ -64,7 +64,7 @@ class Daemon:
         return ""
 
     def _json(self, file, *command):
-        """Returns a file of the mount, or the output of a command, as JSON. If it cannot be had it returns an empty list."""
+        """Returns a file of the mount, or the output of a command, as JSON; an empty list if that fails."""
         try:
             if self.mount and file:
                 with open(os.path.join(self.mount, file), encoding="utf-8") as f:
@@ -91,14 +91,14 @@ class Daemon:
         return self._json("", "jobs", "--json")
 
     def position(self):
-        """Returns where in the events the next event will be; 0: only the time of an event says whether it is new."""
+        """Returns the offset in the file of events at which the next event will be; 0: unknown, so callers must compare times."""
         try:
             return os.stat(os.path.join(self.mount, "events")).st_size if self.mount else 0
         except OSError:
             return 0
 
     def events(self, position):
-        """Returns the events from a position on. The caller must also look at their times."""
+        """Returns the events from a position on. The file may have lost its oldest lines, so callers must also compare times."""
         try:
             if self.mount:
                 with open(os.path.join(self.mount, "events"), "rb") as f:
@@ -136,7 +136,7 @@ def is_ours(pid):
 
 
 def is_our_lease(lease):
-    """Says whether a lease belongs to this process or to one below it. In a container a process knows itself by another PID."""
+    """Says whether a lease belongs to this process or to one below it. In a container its own PID is nspid."""
     return lease["uid"] == os.getuid() and is_ours(lease["nspid"] or lease["pid"])
 
 
@@ -256,8 +256,7 @@ def clear_last_traceback():
 
 
 def drop_caches():
-    """Frees what is free in the eyes of the program, but not of the driver: garbage, and the caches of frameworks that this
-    process has loaded."""
+    """Gives the driver back what the program has freed: garbage, and the caches of frameworks that this process has loaded."""
     gc.collect()
     modules = sys.modules
     with contextlib.suppress(Exception):
@@ -311,15 +310,15 @@ class Plugin:
         self.expected = {}  # bytes by device that the test may hold at its end
         self.fixtures = {}  # bytes by device of each living fixture that outlives a test
         self.ended = []  # names of such fixtures that have ended in this test
-        self.leaks = []  # of the whole run: name of the test, text
-        self.live = self.held() if self.mode != "off" else {}  # what settled returned last
+        self.leaks = []  # (name of the test, text) of all tests
+        self.live = self.held() if self.mode != "off" else {}  # bytes by device at the last reading
         self.off = self.mode == "off" or bool(self.daemon.broken)
 
     def pytest_report_header(self):
         if self.mode == "off":
-            return "gpuarb: leaks are not looked for"
+            return "gpuarb: leaks are not checked (gpuarb_leaks is off)"
         if self.daemon.broken:
-            return "gpuarb: no daemon can be read, leaks are not looked for (%s)" % self.daemon.broken.strip()
+            return "gpuarb: leaks are not checked, because the daemon cannot be read: %s" % self.daemon.broken.strip()
         return "gpuarb: leaks=%s, by %s" % (self.mode, self.daemon.mount or "the command gpuarb")
 
     def held(self):
@@ -369,7 +368,7 @@ class Plugin:
         if call.when != "teardown" or self.off:
             return
         if isinstance(getattr(item, "funcargs", None), dict):
-            item.funcargs.clear()  # the values of its fixtures, which pytest forgets right after this
+            item.funcargs.clear()  # the values of its fixtures, which pytest drops right after this
         grown = {d: n for d, n in difference(self.settled(), self.expected).items() if n >= self.least}
         if not grown:
             return
@@ -377,7 +376,7 @@ class Plugin:
         text = "%s of GPU memory left behind (%s)" % (
             human(sum(grown.values())), ", ".join("GPU %s: %s" % (d, human(n)) for d, n in sorted(grown.items())))
         if self.ended:
-            text += "; with it ended: " + ", ".join("fixture " + name for name in sorted(self.ended))
+            text += "; fixtures that ended with it: " + ", ".join(sorted(self.ended))
         report.user_properties.append((PROPERTY, text))
         if self.mode == "error" and report.passed:
             report.outcome, report.longrepr = "failed", text

@@ -124,7 +124,7 @@ func TestFullGoneAndBack(t *testing.T) {
 	b.says("No lease yet.")
 	m.Kill()
 	b.await(`document.body.dataset.connection === 'lost'`)
-	b.says("The connection is lost; the page tries again. What is shown is of")
+	b.says("The connection is lost; the page tries again. The figures are those of")
 	if folder := os.Getenv("GPUARB_TEST_PICTURES"); folder != "" {
 		b.picture(filepath.Join(folder, "lost.png"))
 	}

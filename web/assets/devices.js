@@ -29,7 +29,7 @@ class Colors {
   css(key) { return color(`--c${this.name(key)}`); }
 }
 
-/** number returns the number of a job, or one that is always the same for a user. */
+/** number returns the number of a job, or a number that depends only on the name of a user. */
 function number(key) {
   const [kind, rest] = [key.slice(0, key.indexOf(' ')), key.slice(key.indexOf(' ') + 1)];
   return kind === 'job' ? Number(rest) : [...rest].reduce((sum, c) => (sum * 31 + c.codePointAt(0)) % 997, 0);

@@ -45,7 +45,7 @@ export function day(ms) {
   return new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric' }).format(new Date(ms));
 }
 
-/** left returns how much of a device is neither held nor reserved. Requests that wait come before new programs. */
+/** left returns how much of a device is neither granted nor reserved. While requests wait, new programs may get less (free_bytes). */
 export function left(device) {
   return Math.max(0, device.capacity_bytes - device.committed_bytes);
 }
@@ -143,7 +143,7 @@ export class Model {
     }
   }
 
-  /** apply adds a state. It moves the last point until that point is a step after the point before it. */
+  /** apply adds a state. It replaces the last point, unless that point is already a step after the point before it. */
   apply(state) {
     this.state = state;
     for (const { index } of state.devices) {

@@ -37,7 +37,7 @@ function connection(state, text, banner = '') {
   find('banner').textContent = banner;
 }
 
-const shownAt = () => (model.state ? ` What is shown is of ${clock(model.state.time_ms)}.` : '');
+const shownAt = () => (model.state ? ` The figures are those of ${clock(model.state.time_ms)}.` : '');
 
 let source = null;
 let retry = 0;

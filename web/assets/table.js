@@ -13,10 +13,10 @@ export const MAX_ROWS = 200; // a browser is slow with more
  * first click puts the largest row first.
  */
 export class Table {
-  /** id is the id of the element that the table is in; columns[0] sorts rows until a heading is chosen. */
+  /** id is the id of the element that the table is in; rows are shown in the order of show() until a heading is chosen. */
   constructor(id, caption, columns) {
     this.columns = columns;
-    this.by = null; // index of the column by which rows are sorted; null: as they come
+    this.by = null; // index of the column by which rows are sorted; null: in the order of show()
     this.reversed = false;
     this.rows = new Map(); // key → tr
     this.groups = new Map(); // key → tbody
@@ -29,7 +29,7 @@ export class Table {
     this.root = h('table', { id }, h('caption', { class: 'unseen' }, caption), h('thead', {}, h('tr', {}, ...this.heads)));
   }
 
-  /** choose sorts by a column. A second time reverses the order, and a third time ends the sort. */
+  /** choose sorts by column i. A second call for that column reverses the order, and a third one ends the sort. */
   choose(i) {
     if (this.by !== i) [this.by, this.reversed] = [i, false];
     else if (!this.reversed) this.reversed = true;
@@ -39,7 +39,7 @@ export class Table {
 
   /**
    * show shows groups of rows: {key, head, rows}. head is an element above the rows of the group; null: none. A row is
-   * {key, id, kind, data}. Rows of the kind "pinned" are shown even if there are too many.
+   * {key, id, kind, pinned, data}. kind is its class in page.css. Pinned rows are shown even if there are too many rows.
    */
   show(groups) {
     this.all = groups;

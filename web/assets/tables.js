@@ -7,7 +7,7 @@ import { empty, fill, h } from './element.js';
 import { MAX_ROWS, Table } from './table.js';
 
 const NAMED = 4; // holders that the heading of a device names
-// The parts of a request's text that name the holders, and the requests ahead of it, which the table has anyway.
+// The parts of a request's text that name the holders and the requests ahead of it, and their replacements. The page shows both elsewhere.
 const NAMES = [
   [/^waits for [^:]*: /, ''],
   [/; (holds|ahead of it): .*?(?=; (?:ahead of it: |it never fits )|$)/g, ''],
@@ -59,13 +59,13 @@ function reason(t) {
   return NAMES.reduce((text, [part, by]) => text.replace(part, by), t.text || t.reason);
 }
 
-/** room says which other device has room for the program of a request; null: none has. */
+/** room returns an element that says which other device has room for the program of a request; null: none has. */
 function room(t) {
   if (t.room === null) return null;
   return h('span', { class: 'room' }, `${called(t.room)} has ${bytes(t.room.free_bytes)} free: `, h('code', {}, `gpuarb run --device ${t.room.index}`), ', or ', h('code', {}, '--device emptiest'));
 }
 
-/** holdersOf returns who has memory or the whole of a device, the largest first: {id, name, size, what}. */
+/** holdersOf returns the jobs and programs that hold memory of a device, or the device as a whole, the largest first: {id, name, size, what}. */
 function holdersOf(state, device) {
   const all = new Map(); // id → holder
   for (const l of state.leases) {
@@ -84,7 +84,7 @@ function holdersOf(state, device) {
   return [...all.values()].filter((h) => h.size > 0 || h.what).sort((a, b) => b.size - a.size);
 }
 
-/** heldBy returns the heading of a device with waiting requests: what is free, and who holds the rest. */
+/** heldBy returns the heading of a device with waiting requests: what is left, and which jobs and programs hold the rest. */
 function heldBy(device, holders) {
   const more = holders.length - NAMED;
   const words = holders.slice(0, NAMED).map((j) =>
@@ -130,10 +130,10 @@ export function showPrograms(state, linked) {
   place('leases', programs, [{ key: 'all', head: null, rows }], rows.length, 'No program has a lease.');
 }
 
-/** place shows a table in a card, or a sentence if it has no rows. */
-function place(id, table, groups, rows, none) {
-  find(`${id}-count`).textContent = rows > MAX_ROWS ? `${MAX_ROWS} of ${rows} shown` : rows > 0 ? String(rows) : '';
-  if (rows === 0) {
+/** place shows a table in a card, or the sentence none if count, the number of its rows, is 0. */
+function place(id, table, groups, count, none) {
+  find(`${id}-count`).textContent = count > MAX_ROWS ? `${MAX_ROWS} of ${count} shown` : count > 0 ? String(count) : '';
+  if (count === 0) {
     fill(find(id), empty(none));
     return;
   }
