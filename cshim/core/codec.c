@@ -33,6 +33,9 @@ static const struct {
     {GA_TYPE_CANCEL, sizeof(struct ga_wire_cancel_reply), false, false},
     {GA_TYPE_BESIDE, sizeof(struct ga_wire_beside_reply), false, false},
     {GA_TYPE_JOB_TALLY, sizeof(struct ga_wire_job_tally_reply), false, false},
+    {GA_TYPE_WARNINGS, sizeof(struct ga_wire_warnings_reply), false, false},
+    {GA_TYPE_EXITED, 0, false, false},
+    {GA_TYPE_ACCOUNT, sizeof(struct ga_wire_account_reply), false, false},
 };
 #define REPLIES (sizeof replies / sizeof *replies)
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -74,6 +75,7 @@ func TestEmptiestAndOtherFlags(t *testing.T) {
 	}
 	uuids := m.Snapshot().Devices
 	for environment, want := range map[string]int{"X=": 1, "CUDA_VISIBLE_DEVICES=0": 0, "CUDA_VISIBLE_DEVICES=1,0": 1} {
+		bounded.Until(t, "the run before has ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
 		cmd := m.Gpuarb("run", "--device", "emptiest", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
 		cmd.Env = append(cmd.Env, environment)
 		if r := rig.Run(t, cmd); strings.TrimSpace(r.Stdout) != uuids[want].UUID {

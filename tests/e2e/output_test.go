@@ -21,6 +21,7 @@ var printing = []string{
 	"gpuarb claim", "gpuarb claim --json", "gpuarb claim --index", "gpuarb claim --release",
 	"gpuarb doctor", "gpuarb doctor --json", "gpuarb version", "gpuarb version --json",
 	"gpuarb plan", "gpuarb plan --json", "gpuarb plan --copies 2 --min 1G", "gpuarb plan --copies 2 --min 1G --json", "gpuarb plan --copies 2 --streams 2 --stream-reserve 1M",
+	"gpuarb history", "gpuarb history --json", "gpuarb report", "gpuarb report --json", "gpuarb report --csv", "gpuarb suggest --help",
 	"gpuarb events", "gpuarb events --json", "gpuarb metrics", "gpuarb top --once", "gpuarb top --once --compact",
 	"gpuarb status", "gpuarb status --json", "gpuarb config check $config", "gpuarb config check $config --json",
 	"gpuarb run --help", "gpuarb enable --help", "gpuarb disable --help",
