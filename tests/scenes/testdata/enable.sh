@@ -48,7 +48,7 @@ gpuarb enable --all --no-exports
 [ "$(cat /etc/ld.so.preload)" = /usr/local/lib/gpuarb/no-exports/libgpuarb.so ]
 env -i cat /proc/self/maps >"$scene/out"
 expect no-exports/libgpuarb.so "$scene/out"
-fails 1 'there is no user nobodyatall' gpuarb enable --user nobodyatall
+fails 1 'this machine has no user nobodyatall' gpuarb enable --user nobodyatall
 fails 1 'there is no group nobodyatall' gpuarb enable --group nobodyatall
 fails 1 'only root may do this' setpriv --reuid=ann --clear-groups gpuarb enable --all
 
