@@ -1,13 +1,13 @@
 package archive
 
-// This file keeps the texts and devices that many rows share. write.go calls it.
+// This file finds the numbers by which rows refer to texts and devices that many rows share. write.go calls it.
 
 import "database/sql"
 
-// mostTexts is the number of texts whose numbers are kept in memory.
+// mostTexts bounds the texts whose numbers are kept in memory. If it is reached, all of them are dropped.
 const mostTexts = 8192
 
-// text returns the number of a text, which it adds if the store lacks it.
+// text returns the number of a text. It adds the text if the store lacks it.
 func (s *store) text(tx *sql.Tx, text string) (id int64, err error) {
 	if id, known := s.texts[text]; known {
 		return id, nil
@@ -25,7 +25,7 @@ func (s *store) text(tx *sql.Tx, text string) (id int64, err error) {
 	return id, nil
 }
 
-// device returns the number of a device, which it adds if the store lacks it.
+// device returns the number of a device. It adds the device if the store lacks it.
 func (s *store) device(tx *sql.Tx, d device) (id int64, err error) {
 	if id, known := s.devices[d]; known {
 		return id, nil
@@ -39,7 +39,7 @@ func (s *store) device(tx *sql.Tx, d device) (id int64, err error) {
 	return id, err
 }
 
-// forget forgets all numbers and totals in memory. The caller has rolled a transaction back, which may have added some of them.
+// forget drops all numbers and totals in memory. The caller has rolled back a transaction, and some of them may be of rows that it added.
 func (s *store) forget() {
 	clear(s.texts)
 	clear(s.devices)

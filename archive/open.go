@@ -1,7 +1,7 @@
 package archive
 
-// This file opens the store: it takes the lock of its folder, migrates a file of an older version, and moves a file aside that cannot be
-// used. run.go calls it.
+// This file opens the store: it takes the lock of its folder, migrates a file of an older version, and moves a file
+// aside if it cannot be used. run.go calls it.
 
 import (
 	"context"
@@ -24,13 +24,14 @@ import (
 // pageSize is the size of a page of the file in bytes.
 const pageSize = 4096
 
-// readers is the number of answers that are made at a time.
+// readers bounds the answers that are computed at the same time.
 const readers = 4
 
-// errInUse is the error for a store of which another process has the lock.
+// errInUse is the error for a folder whose lock another process holds.
 var errInUse = errors.New("another gpuarb daemon keeps its history there: give each daemon a folder of its own (STATE_DIRECTORY, XDG_STATE_HOME)")
 
-// openStore opens the store in a folder. note says what was done with a file that could not be used; "": nothing.
+// openStore opens the store in a folder. note says what became of a file that could not be used; "": the file could be
+// used.
 func openStore(folder string, maxBytes int64) (s *store, note string, err error) {
 	lock, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -59,13 +60,13 @@ func openStore(folder string, maxBytes int64) (s *store, note string, err error)
 	return s, note, nil
 }
 
-// errNewer is the error for a file of a later version.
+// errNewer is the error for a file of a newer version of gpuarb.
 var errNewer = errors.New("written by a newer version of gpuarb")
 
 // errForeign is the error for a database with other tables than those of its version.
 var errForeign = errors.New("no history of gpuarb")
 
-// unusable returns why a file can never be used, given the error of opening it or of a statement; "": it can be.
+// unusable returns why a file can never be used, from the error of opening it or of a statement; "": the error does not mean that.
 func unusable(err error) string {
 	var failed *sqlite.Error
 	switch {
@@ -81,7 +82,7 @@ func unusable(err error) string {
 
 func asideOf(path string) string { return path + ".aside" }
 
-// setAside renames a file that cannot be used, with what belongs to it. It replaces the file that was set aside before, so that such files
+// setAside renames a file that cannot be used, with the two files that SQLite keeps beside it. It replaces the file that was set aside before, so that such files
 // do not add up.
 func setAside(path string) error {
 	for _, of := range []string{"", "-wal", "-shm"} {
@@ -123,7 +124,7 @@ func openFile(path string, maxBytes int64) (*store, error) {
 	return s, nil
 }
 
-// migrate carries out the steps that the file has not had, all or none.
+// migrate applies the steps of schema.go that the file has not had. It applies all of them or none.
 func (s *store) migrate() (err error) {
 	tx, err := s.write.BeginTx(context.Background(), nil)
 	if err != nil {

@@ -1,6 +1,6 @@
 package archive
 
-// This file answers questions for single jobs. serve.go calls it.
+// This file answers questions about single jobs, for history, why and suggest. serve.go calls it.
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/archive/rows"
 )
 
-// jobs sends the jobs of a question, the latest first. The rows of one job by several daemons are summed.
+// jobs sends the jobs of a question, the latest first. If several daemons counted a job, it is sent once, with the sums of all its rows.
 func (s *store) jobs(ctx context.Context, who reader, q rows.Question, nowMs int64, send func(rows.Line) error) error {
 	since, until, _ := window(q, nowMs)
 	limit := q.Limit
@@ -62,7 +62,7 @@ func (s *store) jobs(ctx context.Context, who reader, q rows.Question, nowMs int
 	return all.Err()
 }
 
-// sumOf adds the sums of all rows of a job.
+// sumOf fills in the sums over all rows of the job with a key, its peak, and its beginning.
 func (s *store) sumOf(ctx context.Context, key string, p *rows.Past) error {
 	err := s.read.QueryRowContext(ctx, `SELECT ifnull(sum(u.held), 0), ifnull(sum(u.reserved), 0), ifnull(sum(u.waits), 0), ifnull(sum(u.waited), 0), ifnull(sum(u.idle), 0), ifnull(sum(u.refused), 0)
 		FROM jobs j JOIN uses u ON u.job = j.id WHERE j.key = ?`, key).Scan(&p.Held, &p.Reserved, &p.Waits, &p.WaitedMs, &p.IdleMs, &p.Refused)

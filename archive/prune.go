@@ -1,6 +1,6 @@
 package archive
 
-// This file keeps the store within its bounds of size and age. run.go calls it from time to time, and when the file is full.
+// This file keeps the store within its bounds of size and age. run.go calls it every ten minutes, and when the file is full.
 
 import (
 	"database/sql"
@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	pruneStep  = 2000 // fewest jobs that are removed at once
-	pruneParts = 20   // divides the jobs of a full file: one such part is removed at once
+	pruneStep  = 2000 // jobs that are removed in one transaction
+	pruneParts = 20   // divisor: a full file loses one twentieth of its jobs at once, but at least pruneStep
 	dayMinutes = 24 * 60
 	mostLog    = 32 << 20 // size of SQLite's log in bytes from which readers must not keep it any more
 )
 
-// pruneOld removes what is older than a time.
+// pruneOld removes the jobs that ended before a time, and the minutes before that time.
 func (s *store) pruneOld(beforeMs int64) error {
 	for {
 		n, err := s.removeJobs(pruneStep, "WHERE ended > 0 AND ended < ?", beforeMs)
@@ -33,8 +33,8 @@ func (s *store) pruneOld(beforeMs int64) error {
 	return err
 }
 
-// pruneLarge removes the texts that no job has any more, the oldest jobs that have ended, and the oldest minutes, until the file has nine
-// tenths of its largest size.
+// pruneLarge makes room until at most nine tenths of the largest size are in use, or nothing more can be removed. It first removes texts that
+// no job has any more. It then removes the oldest ended jobs and the oldest day of minutes, again and again.
 func (s *store) pruneLarge(maxBytes int64) error {
 	for first := true; ; first = false {
 		var pages, free, jobs int64
@@ -86,7 +86,7 @@ func (s *store) shortenLog() error {
 	return err
 }
 
-// removeTexts removes the texts that no job has. Users choose names and commands, so that a new text with each job would fill the file.
+// removeTexts removes the texts that no job has. Without it, a user whose jobs all have new names or commands would fill the file.
 func (s *store) removeTexts() error {
 	_, err := s.write.Exec(`DELETE FROM texts WHERE id NOT IN (SELECT daemon FROM jobs UNION SELECT user FROM jobs UNION SELECT grp FROM jobs UNION
 		SELECT name FROM jobs UNION SELECT command FROM jobs UNION SELECT program FROM jobs UNION SELECT unit FROM jobs UNION SELECT path FROM jobs)`)
@@ -94,7 +94,7 @@ func (s *store) removeTexts() error {
 	return err
 }
 
-// removeJobs removes the oldest jobs that a condition names, most at the most, and returns their number.
+// removeJobs removes the oldest jobs for which a condition is true, with their uses, and returns how many it removed. most bounds that number.
 func (s *store) removeJobs(most int64, where string, args ...any) (n int64, err error) {
 	tx, err := s.write.Begin()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/archive/rows"
 )
 
-// reader is the user of a connection.
+// reader is the user at the other end of a connection.
 type reader struct {
 	uid uint32
 	all bool // sees the rows of all users
@@ -24,10 +24,11 @@ func (r reader) only() int64 {
 	return int64(r.uid)
 }
 
-// gibHours converts byte-seconds to GiB-hours.
+// gibHours is a byte-second in GiB-hours.
 const gibHours = 1.0 / (1 << 30) / 3600
 
-// window returns the condition for rows of uses in the time of a question, and the part of such a row that lies in that time.
+// window returns the beginning and the end of the time of a question, in Unix milliseconds. part is an SQL expression for the share of a row
+// of uses (alias u) that lies in that time, which is bound as ?1 and ?2.
 func window(q rows.Question, nowMs int64) (since, until int64, part string) {
 	since, until = q.SinceMs, q.UntilMs
 	if until == 0 {
@@ -36,7 +37,7 @@ func window(q rows.Question, nowMs int64) (since, until int64, part string) {
 	return since, until, "CASE WHEN u.since >= ?1 AND u.until <= ?2 THEN 1.0 ELSE (min(u.until, ?2) - max(u.since, ?1)) * 1.0 / max(u.until - u.since, 1) END"
 }
 
-// report sends the sums of a question.
+// report sends the sums of a question, one for each value of q.By.
 func (s *store) report(ctx context.Context, who reader, q rows.Question, nowMs int64, send func(rows.Line) error) error {
 	key, names := map[string]string{"user": "j.user", "group": "j.grp", "name": "j.name", "unit": "j.unit", "command": "j.program", "job": "j.key", "device": "u.device"}[q.By],
 		"(SELECT text FROM texts WHERE id = k)"
@@ -47,7 +48,7 @@ func (s *store) report(ctx context.Context, who reader, q rows.Question, nowMs i
 		names = "(SELECT number || ' ' || uuid FROM devices WHERE id = k)"
 	}
 	if !slices.Contains(rows.Groupings, q.By) {
-		return fmt.Errorf("--by %q: known are %v", q.By, rows.Groupings)
+		return fmt.Errorf("there is no grouping %q; there are %v", q.By, rows.Groupings)
 	}
 	since, until, part := window(q, nowMs)
 	of, byDevice := "0", ""
@@ -89,7 +90,7 @@ func (s *store) report(ctx context.Context, who reader, q rows.Question, nowMs i
 	return all.Err()
 }
 
-// minutes sends the minutes of a question. They tell of devices and of no user, so that every reader may see them.
+// minutes sends the minutes of a question. Each reader may see all of them, because they have figures of devices and none of users.
 func (s *store) minutes(ctx context.Context, q rows.Question, nowMs int64, send func(rows.Line) error) error {
 	since, until, _ := window(q, nowMs)
 	all, err := s.read.QueryContext(ctx, `SELECT minute, d.number, d.uuid, used, reserved, grantable, unmanaged, total FROM minutes m JOIN devices d ON d.id = m.device

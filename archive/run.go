@@ -27,18 +27,18 @@ const (
 	maxSettings = 64 << 10
 	maxBatch    = 64 << 20 // largest line of the daemon
 	workerFiles = 512
-	memoryLimit = 512 << 20 // soft limit of the Go runtime, in bytes
-	beatEvery   = 5 * time.Second
-	pruneEvery  = 10 * time.Minute
-	lockWait    = 2 * time.Second // for the process of a daemon that has just died
+	memoryLimit = 512 << 20        // soft limit of the Go runtime, in bytes
+	beatEvery   = 5 * time.Second  // time between two heartbeats
+	pruneEvery  = 10 * time.Minute // time between two removals of old rows
+	lockWait    = 2 * time.Second  // for the lock, which the process of a daemon that has just died may hold
 )
 
 // keeper keeps the history of one daemon.
 type keeper struct {
 	settings rows.Settings
 	store    *store
-	pruned   time.Time
-	mu       sync.Mutex // held while a line is written
+	pruned   time.Time  // when old rows were last removed
+	mu       sync.Mutex // guards out; held while a line is written
 	out      io.Writer
 }
 
@@ -80,7 +80,7 @@ func Run(stdin io.Reader, stdout io.Writer) error {
 	return k.readBatches(in)
 }
 
-// open opens the store. The process of the last daemon may still write what it has read.
+// open opens the store. It waits up to lockWait for the lock: the process of the last daemon may still be writing what it has read.
 func (k *keeper) open() (note string, err error) {
 	for late := time.Now().Add(lockWait); ; time.Sleep(20 * time.Millisecond) {
 		k.store, note, err = openStore(k.settings.Folder, k.settings.MaxBytes)
@@ -94,7 +94,7 @@ func (k *keeper) open() (note string, err error) {
 func confine() {
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: workerFiles, Max: workerFiles})
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0) // the kernel kills the daemon last, and this process need not share that
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0) // the daemon's own value makes the kernel kill it last; this process may die earlier
 	unix.Umask(0o077)
 	debug.SetMemoryLimit(memoryLimit)
 }
@@ -110,7 +110,7 @@ func (k *keeper) say(a rows.Answer) {
 	_, _ = k.out.Write(append(text, '\n'))
 }
 
-// beat tells the daemon from time to time that the process lives.
+// beat sends an empty answer every five seconds. The daemon ends a process that writes nothing (package internal/worker).
 func (k *keeper) beat(ctx context.Context) {
 	every := time.NewTicker(beatEvery)
 	defer every.Stop()
@@ -124,7 +124,7 @@ func (k *keeper) beat(ctx context.Context) {
 	}
 }
 
-// readBatches writes the batches of the daemon until the pipe ends.
+// readBatches reads batches from the daemon and writes them to the store until the pipe ends.
 func (k *keeper) readBatches(in *bufio.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 64<<10), maxBatch)
@@ -150,8 +150,8 @@ func (k *keeper) readBatches(in *bufio.Reader) error {
 	return lines.Err()
 }
 
-// write writes a batch. If the store has reached its largest size, it removes the oldest jobs first, and writes the rows
-// in parts if it must.
+// write writes a batch to the store. If the store is full, write removes the oldest jobs and tries again. If it is still full, write writes
+// the jobs in two halves.
 func (k *keeper) write(b *rows.Batch) error {
 	if time.Since(k.pruned) > pruneEvery {
 		k.pruned = time.Now()
@@ -170,7 +170,7 @@ func (k *keeper) write(b *rows.Batch) error {
 	if !isFull(err) || half == 0 {
 		return err
 	}
-	// A small store has no room for many rows at once. Rows of ended jobs make room for those after them.
+	// A small store has no room for all the rows at once. Ended jobs of the first half can be removed to make room for the second half.
 	if err := k.write(&rows.Batch{AtMs: b.AtMs, Jobs: b.Jobs[:half]}); err != nil {
 		return err
 	}

@@ -1,11 +1,12 @@
 package archive
 
-// This file has the tables of the store, as the steps from each version of the file to the next.
+// This file has the tables of the store, as steps: each step brings a file from one version to the next.
 
 // steps are the changes of the schema. A file of version n has had the first n steps. A step is never changed after a release; a new
 // version adds a step.
 //
-// Times are Unix times in milliseconds, sums are byte-seconds, and texts that many rows share are numbers of rows of texts.
+// Times are Unix times in milliseconds, sums are byte-seconds, and user, grp, name, command, program, unit and
+// daemon are numbers of rows of texts.
 var steps = []string{
 	`CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
 	CREATE TABLE devices (id INTEGER PRIMARY KEY, uuid TEXT NOT NULL, number INTEGER NOT NULL, UNIQUE (uuid, number));
@@ -16,7 +17,7 @@ var steps = []string{
 		key TEXT NOT NULL,       -- identifies the job over restarts of the daemon
 		uid INTEGER NOT NULL,
 		user INTEGER NOT NULL, grp INTEGER NOT NULL, name INTEGER NOT NULL, command INTEGER NOT NULL, program INTEGER NOT NULL, unit INTEGER NOT NULL,
-		path INTEGER NOT NULL DEFAULT 0, -- text: path of the job among jobs
+		path INTEGER NOT NULL DEFAULT 0, -- not used: 0
 		began INTEGER NOT NULL, seen INTEGER NOT NULL, ended INTEGER NOT NULL, -- ended 0: it goes on
 		how TEXT NOT NULL, code INTEGER NOT NULL,
 		reasons TEXT NOT NULL,   -- JSON: refused requests by reason

@@ -1,6 +1,6 @@
 package archive
 
-// This file serves readers: it finds out which user has connected, reads one question, and sends the answer. run.go calls it.
+// This file serves readers: it asks the kernel which user has connected, reads one question, and sends the answer. run.go calls it.
 
 import (
 	"bufio"
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	maxConns        = 128
+	maxConns        = 128 // open connections; more are closed at once
 	maxConnsPerUser = 16
-	maxQuestion     = 16 << 10
+	maxQuestion     = 16 << 10 // bytes of the line of a question
 	questionTimeout = 5 * time.Second
 	answerTimeout   = 60 * time.Second
 )
@@ -42,7 +42,7 @@ func newServer(s *store, owner uint32) *server {
 	return &server{store: s, owner: owner, conns: map[uint32]int{}, turns: map[uint32]chan struct{}{}}
 }
 
-// serve answers until the listener is closed.
+// serve accepts connections and answers each in a goroutine, until the listener is closed or ctx ends.
 func (v *server) serve(ctx context.Context, l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
@@ -50,7 +50,7 @@ func (v *server) serve(ctx context.Context, l *net.UnixListener) {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
-			time.Sleep(100 * time.Millisecond) // too many open files
+			time.Sleep(100 * time.Millisecond) // probably too many open files
 			continue
 		}
 		who, err := v.readerOf(conn)
@@ -66,7 +66,8 @@ func (v *server) serve(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-// enter counts a connection of a user. It returns false if the user has too many.
+// enter counts a connection of a user. It returns false, and counts nothing, if the user or all users
+// together have too many.
 func (v *server) enter(uid uint32) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -121,7 +122,8 @@ func (v *server) readerOf(conn *net.UnixConn) (reader, error) {
 	return who, nil
 }
 
-// inOwnNamespace reports whether a process runs in the PID namespace of this process: then it has one number.
+// inOwnNamespace reports whether a process runs in the PID namespace of this process. It then has as many PIDs in NSpid as this process. In a
+// namespace below, it has one more for each level.
 func inOwnNamespace(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -203,5 +205,5 @@ func (s *store) answer(ctx context.Context, who reader, q rows.Question, nowMs i
 	case rows.WantMinutes:
 		return s.minutes(ctx, q, nowMs, send)
 	}
-	return fmt.Errorf("the daemon keeps nothing that is called %q: gpuarb and gpuarbd are of different versions", q.Want)
+	return fmt.Errorf("the question %q is not known: gpuarb and gpuarbd are of different versions; restart the daemon after an upgrade", q.Want)
 }

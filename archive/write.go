@@ -1,6 +1,6 @@
 package archive
 
-// This file writes the rows of the daemon. run.go calls it for each batch.
+// This file writes batches of the daemon to the store. run.go calls it for each batch.
 
 import (
 	"database/sql"
@@ -13,12 +13,12 @@ import (
 
 const (
 	hourMs = 3600 * 1000
-	// mostSpread bounds the rows that one change of totals makes. A clock that is set forward by years would otherwise make a row for each
-	// hour of them.
+	// mostSpread is the longest time over which one growth of totals is spread. It bounds the rows that are written if the clock is set
+	// forward by years.
 	mostSpread = 7 * 24 * hourMs
 )
 
-// writeBatch writes a batch of a daemon, all of it or nothing.
+// writeBatch writes a batch of the daemon with an ID: all of it or nothing.
 func (s *store) writeBatch(daemon string, b *rows.Batch) (err error) {
 	tx, err := s.write.Begin()
 	if err != nil {
@@ -53,10 +53,11 @@ func (s *store) writeBatch(daemon string, b *rows.Batch) (err error) {
 	return tx.Commit()
 }
 
-// stored returns a number of bytes as SQLite stores it.
+// stored returns a number as SQLite stores it: signed, and at most 2⁶³−1.
 func stored(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// endOthers marks the jobs of earlier daemons that no daemon has ended, and that this daemon does not have, as ended in an unknown way.
+// endOthers marks as ended in an unknown way the jobs of earlier daemons that have no end. The jobs that this daemon has taken over are marked
+// as continued already.
 func (s *store) endOthers(tx *sql.Tx, daemon string) error {
 	id, err := s.text(tx, daemon)
 	if err != nil {
@@ -94,7 +95,8 @@ func (s *store) writeJob(tx *sql.Tx, daemon string, j *rows.Job, atMs int64) err
 	return err
 }
 
-// openJob returns what is known of a job, and adds the job if the store lacks it. The row of the same job by an earlier daemon then ends.
+// openJob returns the state of the row of a job. If the store lacks it, openJob adds it, and marks the rows of the same job by earlier daemons
+// as continued.
 func (s *store) openJob(tx *sql.Tx, daemon string, j *rows.Job, atMs int64) (*openJob, error) {
 	key := jobKey{daemon, j.ID}
 	if known := s.open[key]; known != nil {
@@ -136,7 +138,7 @@ func (s *store) openJob(tx *sql.Tx, daemon string, j *rows.Job, atMs int64) (*op
 	return known, nil
 }
 
-// readTotals reads the totals of a job that another process of this program has written.
+// readTotals sums the totals of a row that an earlier process has written.
 func (known *openJob) readTotals(tx *sql.Tx) error {
 	all, err := tx.Query(`SELECT device, sum(held), sum(granted), sum(reserved), sum(committed), sum(suspended), max(peak), sum(idle), sum(waits), sum(waited), sum(refused)
 		FROM uses WHERE job = ? GROUP BY device`, known.row)
@@ -155,8 +157,8 @@ func (known *openJob) readTotals(tx *sql.Tx) error {
 	return all.Err()
 }
 
-// writeUse adds the growth of a job's totals on a device since the last row of the job. The growth is spread evenly over the hours
-// between, and over the last week at most.
+// writeUse adds the growth of a job's totals on a device since the last row of the job. Held and the other byte-seconds are spread
+// evenly over the hours between, but at most over the last week. The counts and times all go to the last hour.
 func (s *store) writeUse(tx *sql.Tx, known *openJob, j *rows.Job, u rows.Use, atMs int64) error {
 	id, err := s.device(tx, device{u.UUID, u.Device})
 	if err != nil {
@@ -164,7 +166,7 @@ func (s *store) writeUse(tx *sql.Tx, known *openJob, j *rows.Job, u rows.Use, at
 	}
 	was := known.totals[id]
 	known.totals[id] = u
-	peak := u.Now // in an hour in which the total peak has not grown, the peak is the most that a row showed
+	peak := u.Now // if the total peak has not grown, the hour gets the bytes held now
 	if u.Peak > was.Peak {
 		peak = u.Peak
 	}
@@ -193,5 +195,5 @@ func (s *store) writeUse(tx *sql.Tx, known *openJob, j *rows.Job, u rows.Use, at
 	}
 }
 
-// grown returns by how much a total has grown.
+// grown returns by how much a total has grown; 0 if it has shrunk.
 func grown[T float64 | int64 | uint64](was, is T) T { return max(is, was) - was }

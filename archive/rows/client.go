@@ -11,10 +11,11 @@ import (
 	"path/filepath"
 )
 
-// SocketOf returns the path of the readers' socket of the daemon with a socket.
+// SocketOf returns the path of the history's socket, given the path of the daemon's socket.
 func SocketOf(daemon string) string { return filepath.Join(filepath.Dir(daemon), SocketName) }
 
-// Ask sends a question to the socket at a path, and calls each for every line of the answer. It ends with ctx.
+// Ask sends a question to the socket at a path, and calls each for every line of the answer. It closes the connection if ctx
+// ends.
 func Ask(ctx context.Context, path string, q Question, each func(Line) error) error {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unix", path)

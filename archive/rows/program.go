@@ -10,11 +10,11 @@ import (
 
 // This file says which commands count as runs of one program.
 
-// interpreters are programs that run a script. A version may follow the name, as in python3.12.
+// interpreters are executables that run a script. Digits and points after the name do not count, as in python3.12.
 var interpreters = []string{"python", "pypy", "perl", "ruby", "node", "bash", "sh", "dash", "zsh", "julia", "Rscript", "lua", "java", "torchrun"}
 
-// Hidden returns a program as a store has it that must not tell scripts and modules: the name of the executable, and a number that two equal
-// programs share.
+// Hidden returns a program for a store that must not have the names of scripts and modules: the executable and a hash, "python3 #1a2b3c4d".
+// Equal programs have equal hashes.
 func Hidden(program string) string {
 	name, _, more := strings.Cut(program, " ")
 	if !more {
