@@ -1,11 +1,10 @@
 package daemon
 
-// This file starts the process that keeps the history, and feeds it with the accounts of jobs. loops.go runs it; package archive is the
-// process, and archive/rows has the lines. feed.go has what
-// waits to be written, and archiverows.go makes the rows.
+// This file starts the process that keeps the history, and feeds it with the accounts of jobs. loops.go runs it. Package
+// archive is the process, and archive/rows defines the lines. feed.go holds rows until they are written, and archiverows.go makes them.
 //
-// No caller waits for the process: rows wait in a feed, outside the daemon's lock. Rows of one job replace each other there, because they
-// have totals.
+// No request waits for the process: rows wait in the feed, which has a lock of its own. Only ended jobs have rows in the feed. The rows
+// of running jobs are made for each batch.
 
 import (
 	"bytes"
@@ -30,23 +29,23 @@ import (
 
 const (
 	// archiveUser is the user that systemd-sysusers creates for the process. If it does not exist, the process runs under archiveUID, which
-	// no package uses: the user nobody serves the page then, and must not read the history.
+	// no package uses. It must not be the user nobody, because the page's process then runs as nobody, and must not read the history.
 	archiveUser = "gpuarb-history"
 	archiveUID  = 65533
-	// feedEvery is the time between two batches. Rows are thus never older than a second when they are written.
+	// feedEvery is the time between two batches. After a crash, what is lost is thus at most a second old.
 	feedEvery = 900 * time.Millisecond
-	// lookEvery is the time between two looks at the credit of up to 200 leases. A free that sends no message is counted with an error of half
-	// of it.
+	// lookEvery is the time between two looks at the credit words of up to 200 leases. The time of a free that sends no message is thus wrong
+	// by at most half of it.
 	lookEvery = 20 * time.Millisecond
-	// restartPause is the pause before the first restart of the process. What is not written meanwhile would be lost if the daemon died too.
+	// restartPause is the pause before the first restart of the process. If the daemon died during the pause, unwritten rows would be lost.
 	restartPause = 20 * time.Millisecond
-	// settleAfter is the time after the start after which a job without a row has not come back.
+	// settleAfter is the time that jobs of an earlier daemon have to come back after the start. The others then count as ended.
 	settleAfter = 15 * time.Second
 )
 
-// newArchive returns the keeper of the history's process.
+// newArchive makes the worker.Keeper that starts and watches the history's process.
 func (d *Daemon) newArchive() *worker.Keeper {
-	var out bytes.Buffer // the last line of the process, as far as it has come
+	var out bytes.Buffer // the begun line of the process's output
 	return worker.New(d.log, d.paths.socket, d.paths.socketMode(), worker.Job{
 		Command: rows.Command, User: archiveUser, Fallback: archiveUID, Drains: true, Spare: true, LogsOnce: true, Pause: restartPause,
 		Done: "the history is kept", Failed: "the history is not kept",
@@ -69,7 +68,7 @@ func (d *Daemon) newArchive() *worker.Keeper {
 	})
 }
 
-// wantedArchive returns where a configuration wants the history to be read.
+// wantedArchive returns the socket and the settings of the history's process for a configuration. The zero value means no process.
 func (d *Daemon) wantedArchive(c *config.Config) worker.Wanted {
 	if c.History.Kept == config.HistoryNone {
 		return worker.Wanted{}
@@ -96,8 +95,8 @@ func (d *Daemon) archiveAnswered(a rows.Answer) {
 	}
 }
 
-// prepareFolder makes the folder of the history, and gives it to the user of its process, with the files in it. Another user may have had
-// them before.
+// prepareFolder makes the folder of the history, and gives the folder and its files to the user of the history's process. They may belong to
+// another user if that user did not exist before. as is nil if the process runs as the daemon's own user.
 func prepareFolder(folder string, as *syscall.Credential) error {
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return err
@@ -131,7 +130,7 @@ func prepareFolder(folder string, as *syscall.Credential) error {
 	return nil
 }
 
-// closedTo returns the first folder on the way to a path that a user may not enter, by its mode; "": there is none.
+// closedTo returns the folder nearest to the root, on the way to a path, whose mode does not let a user enter; "": none.
 func closedTo(path string, as *syscall.Credential) string {
 	closed := ""
 	for at := path; ; at = filepath.Dir(at) {
@@ -154,7 +153,7 @@ func closedTo(path string, as *syscall.Credential) string {
 	}
 }
 
-// chownFile gives a file in a folder to a user, if it is an ordinary file with one name. A file that does not exist is ignored.
+// chownFile gives a file in a folder to a user, if it is a regular file without further hard links. A file that does not exist is ignored.
 func chownFile(folder int, name string, as *syscall.Credential) error {
 	file, err := unix.Openat(folder, name, unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
@@ -171,7 +170,7 @@ func chownFile(folder int, name string, as *syscall.Credential) error {
 	return unix.Fchown(file, int(as.Uid), int(as.Gid))
 }
 
-// keepArchive runs the history's process, collects the accounts of jobs and sends them, until ctx ends. It then sends the last ones.
+// keepArchive runs the history's process and sends it the accounts of jobs until ctx ends. It then sends the last batch, and ends the process.
 func (d *Daemon) keepArchive(ctx context.Context) {
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -211,12 +210,12 @@ func (d *Daemon) keepArchive(ctx context.Context) {
 }
 
 // lookAtCredit looks at the credit of all leases, and returns the time until the next look. With many leases it looks less often, so that the
-// lock is held for a small part of the time. Without leases it rests, until unlock wakes it.
+// lock is held for a small part of the time. Without leases the next look is due after feedEvery, or when unlock sees that a lease has changed.
 func (d *Daemon) lookAtCredit() time.Duration {
 	if d.config.Load().History.Kept == config.HistoryNone {
 		return feedEvery
 	}
-	d.feed.rests.Store(true) // before the look, so that a change after it wakes the loop
+	d.feed.rests.Store(true) // set before the look, so that a change right after it wakes the loop
 	d.lock()
 	leases := d.arb.LookAtCredit(d.now())
 	d.unlock()
@@ -227,7 +226,8 @@ func (d *Daemon) lookAtCredit() time.Duration {
 	return min(max(lookEvery, time.Duration(leases)*lookEvery/200), feedEvery)
 }
 
-// feedOnce collects what has changed, and sends it to the history's process. An error means that the process must be ended.
+// feedOnce collects the accounts of ended jobs, and those of running jobs if a batch can be sent, and sends them to the history's process. An
+// error means that the caller must end the process.
 func (d *Daemon) feedOnce() error {
 	kept := d.config.Load().History.Kept != config.HistoryNone
 	ready, all := d.feed.ready()
@@ -255,7 +255,8 @@ func (d *Daemon) feedOnce() error {
 	return d.feed.send(now, jobs, all)
 }
 
-// countMinute adds the present figures of the devices. When a minute is over, it puts the means into the feed.
+// countMinute adds the present figures of the devices to the sums of this minute. If a new minute has begun, it first puts the means of the
+// last one into the feed.
 func (d *Daemon) countMinute() {
 	d.lock()
 	now := d.now()

@@ -20,8 +20,8 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// rowOf returns the row of a job. namesOnly: the row has no arguments of commands. It may wait for the user database: the records of a job
-// whose processes ended while no daemon ran have its user's number only.
+// rowOf returns the row of a job. namesOnly: leave out the arguments of the command, and hash the name of a script. rowOf may wait for the
+// user database: the records of a job whose processes ended while no daemon ran have only the number of its user.
 func (d *Daemon) rowOf(a *arbiter.JobAccount, namesOnly bool) rows.Job {
 	p := &a.Process
 	j := rows.Job{ID: uint64(a.ID), Key: a.Key, UID: p.UID, User: p.User, Name: a.Name, Command: a.Command, Program: rows.ProgramOf(a.Command), Unit: p.Unit,
@@ -67,7 +67,8 @@ func howEnded(a *arbiter.JobAccount) (how string, code int) {
 	return rows.Closed, 0
 }
 
-// usesOf returns what a job has held, by device. The last one is for the counts that belong to no device. It is left out if they are 0 and the job has used a device.
+// usesOf returns the totals of a job by device. The last element has the counts that belong to no device. It is left out if they are 0 and
+// the job has used a device.
 func usesOf(a *arbiter.JobAccount) []rows.Use {
 	uses := make([]rows.Use, 0, len(a.Devices)+1)
 	none := rows.Use{Device: rows.NoDevice, Waits: a.Waits, WaitedMs: a.Waited.Milliseconds(), Refused: a.Refused}

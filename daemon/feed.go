@@ -1,7 +1,7 @@
 package daemon
 
-// This file has what waits to be written to the history: rows of jobs and minutes. Its lock is its own, and is held for no wait. archive.go
-// fills and sends it.
+// This file holds rows of ended jobs and minutes until the history's process has written them. The feed has a lock of its own, which is never
+// held during a write or a wait. archive.go fills and sends the feed.
 
 import (
 	"encoding/json"
@@ -15,10 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/archive/rows"
 )
 
-// Bounds of what waits while the history cannot be written. Beyond them, the oldest goes.
+// Bounds of the rows that wait while the history cannot be written. A new row then replaces the oldest one.
 const (
-	mostPast    = 8192 // jobs that have ended
-	mostMinutes = 64 * 60
+	mostPast    = 8192    // jobs that have ended
+	mostMinutes = 64 * 60 // rows of one device and minute: an hour of 64 devices
 )
 
 // feedTimeout is how long the process may take to read a batch, or to answer it.
@@ -26,37 +26,37 @@ const feedTimeout = 10 * time.Second
 
 // feed holds rows until they are written.
 type feed struct {
-	look  chan struct{} // receives when leases have changed while rests is true
-	rests atomic.Bool   // there was no lease at the last look
+	look  chan struct{} // receives when a lease has changed while rests is true
+	rests atomic.Bool   // the last look at the credit found no lease
 	wake  chan struct{} // receives when a job has ended, or the process was started
 
 	mu      sync.Mutex
 	past    []feedRow // rows of jobs that have ended, the oldest first
 	minutes []rows.Minute
 	settled settled
-	pipe    *os.File // standard input of the process; nil: there is none
+	pipe    *os.File // standard input of the process; nil: no process
 	number  uint64   // of the last batch that was sent
-	awaits  bool     // the last batch is not answered
-	all     bool     // the next batch must have all jobs
+	awaits  bool     // the last batch has no answer yet
+	all     bool     // the next batch must have all running jobs, and not only those that changed
 	sentAt  time.Time
-	trouble string // why nothing is written; "": it is
-	down    bool   // because there is no process
+	trouble string // why rows are not written; "": they are
+	down    bool   // trouble is that there is no process
 	sent    int    // number of minutes in the last batch
 }
 
 // feedRow is the row of a job that has ended.
 type feedRow struct {
 	rows.Job
-	number uint64 // last batch that has the row; 0: none
+	number uint64 // last batch in which the row was sent; 0: none
 }
 
-// settled says how far the end of the jobs that did not come back has been told.
+// settled says whether the process knows that the jobs which have not come back after the start have ended (rows.Batch.Settled).
 type settled int
 
 const (
 	notSettled  settled = iota
-	nowSettled          // it must be told
-	toldSettled         // it was told in the last batch, which is not answered
+	nowSettled          // the next batch must say so
+	toldSettled         // the last batch said so, and has no answer yet
 	wasSettled
 )
 
@@ -83,14 +83,15 @@ func (f *feed) putMinute(m rows.Minute) {
 	f.minutes = append(f.minutes, m)
 }
 
-// settle says that the jobs without a row did not come back.
+// settle makes the next batch say that the jobs without a row have ended.
 func (f *feed) settle() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.settled = nowSettled
 }
 
-// connect sets the pipe to a process that was started. It may be another one than before, so that all rows count as changed.
+// connect sets the pipe to a process that was just started. The next batch then has all running jobs, because what the last process had read
+// may not be written.
 func (f *feed) connect(pipe *os.File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,29 +102,28 @@ func (f *feed) connect(pipe *os.File) {
 	signal(f.wake)
 }
 
-// disconnect says that the process has ended.
+// disconnect removes the pipe, because the process has ended.
 func (f *feed) disconnect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.pipe = nil
 }
 
-// failed notes why there is no process.
+// failed records why there is no process.
 func (f *feed) failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.trouble, f.down = err.Error(), true
 }
 
-// state returns why nothing is written; "": it is.
+// state returns why rows are not written; "": they are.
 func (f *feed) state() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.trouble
 }
 
-// answered handles an answer of the process. changed: nothing could be written until now, or from now on. text says why it cannot; "": it
-// can.
+// answered handles an answer of the process. text says why the process cannot write; "": it can. changed: that differs from the last answer.
 func (f *feed) answered(a rows.Answer) (text string, changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -159,8 +159,8 @@ func (f *feed) ready() (ready, all bool) {
 	return f.pipe != nil && !f.awaits, f.all
 }
 
-// batch returns the next batch with the rows of jobs that go on, and the pipe for it. It returns nil if there is nothing to write, no process,
-// or an unanswered batch. all: the rows are those of all jobs. late: the last batch is unanswered for too long.
+// batch returns the next batch, with the rows of running jobs in going, and the pipe for it. It returns nil if there is nothing to write, no
+// process, or an unanswered batch. all: going has all running jobs. late: the answer to the last batch is overdue.
 func (f *feed) batch(now time.Time, going []rows.Job, all bool) (b *rows.Batch, to *os.File, late bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,10 +185,10 @@ func (f *feed) batch(now time.Time, going []rows.Job, all bool) (b *rows.Batch, 
 	return b, f.pipe, false
 }
 
-// errSlow is the trouble of a process that does not read or answer.
+// errSlow is the error of a process that does not read its pipe, or does not answer a batch.
 var errSlow = errors.New("its process does not answer, and is ended")
 
-// send writes the next batch, with the rows of jobs that go on, to the process. An error means that the process must be ended.
+// send writes the next batch, with the rows of running jobs in going, to the process. An error means that the caller must end the process.
 func (f *feed) send(now time.Time, going []rows.Job, all bool) error {
 	b, to, late := f.batch(now, going, all)
 	if late {
@@ -210,9 +210,9 @@ func (f *feed) send(now time.Time, going []rows.Job, all bool) error {
 	return nil // a process that has ended is started again, and then gets all rows
 }
 
-// minuteMeans sums the figures of each device in the present minute.
+// minuteMeans are the sums from which the means of the present minute are computed.
 type minuteMeans struct {
 	minute int64
-	looks  uint64
+	looks  uint64 // number of times that the figures were added
 	sums   map[int]rows.Minute
 }

@@ -1,7 +1,7 @@
 package worker
 
-// This file starts the worker, watches it and starts it again. listen.go opens the socket,
-// credential.go chooses the user.
+// This file starts the worker, watches it and starts it again. job.go describes the worker, listen.go
+// opens the socket, and credential.go chooses the user.
 
 import (
 	"cmp"
@@ -38,7 +38,7 @@ const (
 	maxMissedHeartbeats = 2
 )
 
-// Keeper keeps a worker serving at the wanted address. The daemon calls Set each time it has read the configuration.
+// Keeper keeps a worker running that listens at the wanted address. The daemon calls Set each time it has read the configuration.
 type Keeper struct {
 	Job
 	log             *slog.Logger
@@ -56,7 +56,7 @@ func New(log *slog.Logger, socket string, mode os.FileMode, job Job) *Keeper {
 	return &Keeper{Job: job, log: log, socket: socket, mode: mode, program: "/proc/self/exe", heartbeatPeriod: heartbeatCheck, changed: make(chan Wanted, 1)}
 }
 
-// Set sets the address at which the page is served from now on.
+// Set sets where the worker listens from now on, and its settings. It does not wait for the worker.
 func (k *Keeper) Set(w Wanted) {
 	for {
 		select {
@@ -70,8 +70,8 @@ func (k *Keeper) Set(w Wanted) {
 // Is reports whether a process is the worker.
 func (k *Keeper) Is(pid int) bool { return pid != 0 && k.pid.Load() == int64(pid) }
 
-// Kill ends the worker now, and waits up to half a second until Run has reaped it. A daemon that is
-// about to execute another program calls it.
+// Kill ends the worker now, and waits up to half a second until Run has reaped it. The daemon
+// calls it before it executes its program again, and if the worker hangs.
 func (k *Keeper) Kill() {
 	pid := int(k.pid.Load())
 	if pid == 0 || unix.Kill(pid, unix.SIGKILL) != nil {
@@ -85,7 +85,7 @@ func (k *Keeper) Kill() {
 	}
 }
 
-// Run serves at the wanted address until ctx ends.
+// Run keeps the worker running until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	// Lock this goroutine to its thread, which ends with the goroutine. The kernel sends the
 	// worker's Pdeathsig when this thread ends, and the worker inherits no_new_privs from this
@@ -123,7 +123,7 @@ func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) 
 }
 
 // serve keeps a worker at one address until Set has another value, which it returns. While there is
-// no worker, the listener is closed, so that browsers are refused instead of waiting.
+// no worker, the listener is closed, so that connections are refused instead of waiting.
 func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 	at := now // after the first time: with the port that the kernel chose
 	first := cmp.Or(k.Pause, firstPause)
@@ -155,7 +155,7 @@ func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 	}
 }
 
-// report logs why there is no worker.
+// report logs why there is no worker, and tells Trouble.
 func (k *Keeper) report(err error, now Wanted, pause time.Duration) {
 	if k.Trouble != nil {
 		k.Trouble(err)
@@ -196,7 +196,7 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 			pipes.stdin.Close()
 			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errors.New("exit status 0, without being told to")))
 		case <-beat:
-			if missed = 0; !served { // without a heartbeat, the worker could still find a reason to refuse
+			if missed = 0; !served { // only after its first heartbeat it is known that the worker could begin
 				served = true
 				k.log.Info(k.Done, "listen", addressOf(listener), "pid", cmd.Process.Pid)
 			}
@@ -227,8 +227,8 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 	}
 }
 
-// errSilent is the error of a worker that hangs or is stopped.
-var errSilent = errors.New("its process does nothing any more, and was ended")
+// errSilent is the error of a worker whose heartbeats are missing: it hangs or is stopped.
+var errSilent = errors.New("its process has sent no heartbeat for too long, and was killed")
 
 // workerPipes are the daemon's ends of the pipes to a worker.
 type workerPipes struct {
@@ -236,8 +236,8 @@ type workerPipes struct {
 	stdout io.Reader // read end of its standard output, to which it writes heartbeats
 }
 
-// heartbeats returns a channel that receives after each read of r. When the worker has ended, the
-// pipe is closed.
+// heartbeats reads r, the worker's standard output, until it ends, and passes what it reads to Heard.
+// The channel receives a value after each read.
 func (k *Keeper) heartbeats(r io.Reader) <-chan struct{} {
 	beat := make(chan struct{}, 1)
 	go func() {

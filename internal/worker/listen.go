@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wanted says where a worker listens, and with which settings. The zero value means that there is no worker. Each change needs a new worker.
+// Wanted says where a worker listens, and with which settings. The zero value means that there is no worker. A new worker is started for each change.
 type Wanted struct {
-	Network, Address string // "tcp" or "unix"
+	Network, Address string // "tcp" with HOST:PORT, or "unix" with a path
 	Settings         string // one line of JSON, which the worker reads first from its standard input
 }
 
@@ -32,17 +32,16 @@ func listen(w Wanted, mode os.FileMode) (*os.File, error) {
 	return l.(*net.TCPListener).File()
 }
 
-// listenUnix listens at a path. It replaces a socket file there at which no process listens any
-// more.
+// listenUnix listens at a path. It removes a socket file that is there if no process listens at it.
 func listenUnix(path string, mode os.FileMode) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("%s is there already, and is no socket", path)
+			return nil, fmt.Errorf("%s exists, and is no socket: remove it, or choose another path", path)
 		}
 		conn, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
 			conn.Close()
-			return nil, fmt.Errorf("another process listens at %s already", path)
+			return nil, fmt.Errorf("another process listens at %s already: end it, or choose another path", path)
 		}
 		if !errors.Is(err, unix.ECONNREFUSED) {
 			return nil, err

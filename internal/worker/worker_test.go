@@ -13,7 +13,7 @@ import (
 )
 
 // This file checks the unprivileged process of the daemon: the user and groups that it gets, the
-// socket that is opened for it, and its end when it does not answer. tests/web/worker_test.go
+// socket that is opened for it, and its end when its heartbeats are missing. tests/web/worker_test.go
 // starts it from a daemon.
 
 // page is a job whose user does not exist on the machine of the tests.
@@ -92,7 +92,7 @@ func TestListenUnix(t *testing.T) {
 	conn.Close()
 	closeListener(second, w)
 	if _, err := os.Lstat(w.Address); err == nil {
-		t.Error("the socket is there yet")
+		t.Error("the socket file is still there")
 	}
 	if err := os.WriteFile(w.Address, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestListenUnix(t *testing.T) {
 	}
 }
 
-// TestSilentWorker checks that a worker that does not answer is ended. The worker here stops itself
+// TestSilentWorker checks that a worker without heartbeats is ended. The worker here stops itself
 // with SIGSTOP.
 func TestSilentWorker(t *testing.T) {
 	dir, err := os.MkdirTemp("", "gpuarb-test-")
@@ -129,12 +129,12 @@ func TestSilentWorker(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	if pid := k.pid.Load(); pid != 0 || k.Is(0) {
-		t.Errorf("%d is the worker yet", pid)
+		t.Errorf("the Keeper still has the PID %d", pid)
 	}
 }
 
-// TestWishes checks that the last of several calls of Set counts, and that Set does not wait.
-func TestWishes(t *testing.T) {
+// TestLastSet checks that the last of several calls of Set counts, and that Set does not wait.
+func TestLastSet(t *testing.T) {
 	k := New(nil, "", 0, page)
 	for _, address := range []string{"a", "b", "c"} {
 		k.Set(Wanted{Address: address})
