@@ -82,8 +82,8 @@ func unusable(err error) string {
 
 func asideOf(path string) string { return path + ".aside" }
 
-// setAside renames a file that cannot be used, with the two files that SQLite keeps beside it. It replaces the file that was set aside before, so that such files
-// do not add up.
+// setAside renames a file that cannot be used, with the two files that SQLite keeps beside it. It replaces the file that was set aside before,
+// so that such files do not add up.
 func setAside(path string) error {
 	for _, of := range []string{"", "-wal", "-shm"} {
 		_ = os.Remove(asideOf(path) + of)

@@ -1,7 +1,7 @@
 package main
 
-// This file has the commands that look back: report and history. The process that keeps the history answers over a socket of its own, beside
-// the daemon's. suggest.go has what a command needs.
+// This file has the commands report and history, and asks the history's process, whose socket is beside the daemon's. The history is that of
+// jobs; events.go reads the event history. suggest.go computes what a command needs.
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reportTimeout bounds how long an answer may take: a report over years.
+// reportTimeout is the longest time that a command waits for an answer. It is enough for a report over years.
 const reportTimeout = time.Minute
 
 // pastJobs is the number of jobs that `gpuarb history` shows without --limit.
@@ -30,7 +30,7 @@ const pastJobs = 50
 type period struct{ since, until string }
 
 func (p *period) addTo(command *cobra.Command, since string) {
-	command.Flags().StringVar(&p.since, "since", since, "begin at this time: 2h or 7d ago, or a time as 14:30, 2026-11-25 or \"2026-11-25 14:30\"; all: from the beginning")
+	command.Flags().StringVar(&p.since, "since", since, "begin at this time: 2h or 7d ago, or a time such as 14:30, 2026-11-25 or \"2026-11-25 14:30\"; all: from the beginning")
 	command.Flags().StringVar(&p.until, "until", "", "end at this time, in the same forms as --since; without it, now")
 }
 
@@ -63,15 +63,16 @@ func (a *app) reportCommand() *cobra.Command {
 	command := a.tableCommand(&cobra.Command{
 		Use:   "report",
 		Short: "sum up what users, jobs or devices held, reserved and waited for",
-		Long: `Sums up what the daemon's history has of a period: GiB-hours that programs held (HELD), that were reserved for them
-(RESERVED), and that they would have held with their peak all the time (AT-PEAK); the largest peak of a job on one device;
-how long requests waited, how many were refused, and for how long jobs held memory without using the device (IDLE). A program
-without gpuarb run counts as a job of its own. You see your own jobs, root those of all users.
+		Long: `Sums up the history of jobs. HELD is the memory that programs held, times the time that they held it: 1 GiB for an hour is
+1 GiB-h. RESERVED is the same of reservations. AT-PEAK is what HELD would be if each job had held its peak all the time.
+PEAK is the largest peak of a job on one device. WAITED, REFUSED and IDLE say how long requests waited, how many were
+refused, and how long jobs held memory without using the device. Programs without gpuarb run count as well. You see your
+own jobs, and root sees those of all users. With --bytes, HELD, RESERVED and AT-PEAK are GiB-hours without a unit.
 
 The amounts are exact, except that the daemon sees some frees up to 20 ms late, or later if there are more than 200 leases.`,
 	}, func(style report.Style) error {
 		if !slices.Contains(rows.Groupings, by) {
-			return fail(exitUsage, "--by: there is no %q; there are %s", by, strings.Join(rows.Groupings, ", "))
+			return fail(exitUsage, "--by: there is no grouping %q; give one of %s", by, strings.Join(rows.Groupings, ", "))
 		}
 		if asCSV && a.json {
 			return fail(exitUsage, "--json and --csv are two forms of one report: give one of them")
@@ -155,7 +156,7 @@ func (a *app) askPast(q rows.Question, each func(rows.Line)) error {
 	return askPastOf(ctx, client, q, each)
 }
 
-// askPastOf asks the history of a daemon.
+// askPastOf asks the history's process of the daemon to which client is connected, and calls each for every line of the answer.
 func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each func(rows.Line)) error {
 	path := rows.SocketOf(client.Path())
 	err := rows.Ask(ctx, path, q, func(l rows.Line) error {
@@ -171,12 +172,13 @@ func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each fu
 	case errors.Is(err, unix.EACCES):
 		return fail(exitUnavailable, "%s", mayNotConnect(path))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fail(exitUnavailable, "the history at %s does not answer", path)
+		return fail(exitUnavailable, "the history's process at %s has not answered within %v: ask for a shorter time (--since), or see `gpuarb doctor`", path, reportTimeout)
 	}
-	return fail(exitFailed, "the history: %w", err)
+	return fail(exitFailed, "the history's process cannot answer: %w", err)
 }
 
-// tellPast says how the latest job of a number or name ended, if the daemon has no such job any more. It returns false if the history has none either.
+// tellPast writes how the latest job of a question ended. gpuarb why calls it if the daemon does not know the job any more. false: the
+// history does not know such a job either, or does not answer.
 func (a *app) tellPast(w io.Writer, q rows.Question) (told bool) {
 	q.Want, q.Limit = rows.WantJobs, 1
 	var past *rows.Past

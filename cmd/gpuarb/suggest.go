@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// memoryAuto is the value of --memory for what earlier runs needed.
+	// memoryAuto is the value of --memory that stands for the suggestion of `gpuarb suggest`.
 	memoryAuto = "auto"
-	// suggestRuns is the number of earlier runs that count: the latest.
+	// suggestRuns is the number of runs that count. They are the latest ones.
 	suggestRuns = 20
-	// suggestStep is the step of suggestions: each is a multiple of it.
+	// suggestStep is the number of which each suggestion is a multiple, unless the largest device has less.
 	suggestStep accounting.Bytes = 64 << 20
 )
 
@@ -32,10 +32,12 @@ type need struct {
 	Program string           `json:"program"`
 	Name    *string          `json:"name"`
 	Runs    int              `json:"runs"`
-	Peak    accounting.Bytes `json:"peak_bytes"`    // largest of all runs
+	Peak    accounting.Bytes `json:"peak_bytes"`    // largest peak of all runs; the run with the request in Refused may have had a smaller one
 	Refused accounting.Bytes `json:"refused_bytes"` // request that the run with the largest need was refused, in addition to its peak; 0: none
 	Memory  accounting.Bytes `json:"memory_bytes"`
 	Last    string           `json:"last"` // when the latest of the runs began
+	with    accounting.Bytes // peak of the run with the largest need, to which Refused is added
+	bounded bool             // Memory is what the largest device has, because the runs needed more
 }
 
 func (a *app) suggestCommand() *cobra.Command {
@@ -89,13 +91,23 @@ func (n *need) reason() string {
 		of = *n.Name
 	}
 	text := fmt.Sprintf("%s of %s used at most %s on a device", runs, report.Escape(of), n.Peak.Human())
+	base := n.Peak
 	if n.Refused > 0 {
-		text += fmt.Sprintf("; one was refused %s more", n.Refused.Human())
+		who := "it"
+		if n.Runs > 1 {
+			who = "the run that needed most"
+		}
+		base = n.with.Plus(n.Refused)
+		text = fmt.Sprintf("%s of %s: %s used at most %s on a device and was refused another %s", runs, report.Escape(of), who, n.with.Human(), n.Refused.Human())
 	}
-	return fmt.Sprintf("%s; with a tenth in addition: %s", text, n.Memory.Human())
+	if n.bounded {
+		return fmt.Sprintf("%s; %s plus a tenth is more than the largest device has: %s", text, base.Human(), n.Memory.Human())
+	}
+	return fmt.Sprintf("%s; %s plus a tenth, rounded up: %s", text, base.Human(), n.Memory.Human())
 }
 
-// needOf returns what a command needs. The runs of a name count first. The error has the exit code 125 if there was no run.
+// needOf returns what a command needs. If a name is given, its runs count; if there are none, those of the command. Without any run the error
+// has the exit code 125.
 func (a *app) needOf(name string, args []string) (n need, err error) {
 	n.Program = rows.ProgramOf(strings.Join(args, " "))
 	n.Name = report.Unless(name, "")
@@ -132,13 +144,13 @@ func (n *need) count(runs []rows.Past, largest accounting.Bytes) {
 		peak, lacked := accounting.Bytes(r.Peak), accounting.Bytes(r.LackedBy)
 		n.Peak = max(n.Peak, peak)
 		if sum := peak.Plus(lacked); sum > most {
-			most, n.Refused = sum, lacked
+			most, n.with, n.Refused = sum, peak, lacked
 		}
 	}
 	n.Memory = most.Plus((most + 9) / 10)
 	n.Memory = (n.Memory + suggestStep - 1) / suggestStep * suggestStep
-	if largest > 0 {
-		n.Memory = min(n.Memory, largest)
+	if n.bounded = largest > 0 && n.Memory > largest; n.bounded {
+		n.Memory = largest
 	}
 }
 

@@ -20,9 +20,9 @@ const hourMs = 3600 * 1000
 // sumColumns are the columns of a report. keyName is the name of the last column.
 func sumColumns(keyName string) []column[rows.Sum] {
 	return []column[rows.Sum]{
-		plain("HELD", right, func(r rows.Sum) string { return gibHours(r.Held) }, 0),
-		plain("RESERVED", right, func(r rows.Sum) string { return gibHours(r.Reserved) }, 0),
-		plain("AT-PEAK", right, func(r rows.Sum) string { return gibHours(r.AtPeak) }, 2),
+		memoryTime("HELD", func(r rows.Sum) float64 { return r.Held }, 0),
+		memoryTime("RESERVED", func(r rows.Sum) float64 { return r.Reserved }, 0),
+		memoryTime("AT-PEAK", func(r rows.Sum) float64 { return r.AtPeak }, 2),
 		amount("PEAK", func(r rows.Sum) accounting.Bytes { return accounting.Bytes(r.Peak) }, 0),
 		span("WAITED", func(r rows.Sum) int64 { return int64(r.Waited * hourMs) }, 0),
 		number("REFUSED", func(r rows.Sum) int { return int(r.Refused) }, 0),
@@ -32,7 +32,7 @@ func sumColumns(keyName string) []column[rows.Sum] {
 	}
 }
 
-// keyOrDash stands for an empty key, as for jobs without a name.
+// keyOrDash returns a key, or "-" if it is empty, as for jobs without a name.
 func keyOrDash(key string) string {
 	if key == "" {
 		return "-"
@@ -40,8 +40,31 @@ func keyOrDash(key string) string {
 	return key
 }
 
-// gibHours formats GiB-hours with three digits: "0.00556", "12.5", "1234".
-func gibHours(n float64) string {
+// memoryTime makes a column of memory times time, from GiB-hours: "9.68GiB-s", "2.5GiB-min", "12.5GiB-h"; without units, GiB-hours.
+func memoryTime[T any](name string, of func(T) float64, dropRank int) column[T] {
+	return column[T]{name, right, func(s Style, t T) string {
+		if !s.Human {
+			return threeDigits(of(t))
+		}
+		n, unit := readable(of(t))
+		return threeDigits(n) + "GiB-" + unit
+	}, dropRank}
+}
+
+// readable converts GiB-hours to the largest of the units s, min and h (GiB-seconds, GiB-minutes and GiB-hours) in which the number is at
+// least 1. Smaller numbers are in GiB-seconds.
+func readable(gibHours float64) (n float64, unit string) {
+	switch {
+	case gibHours >= 1:
+		return gibHours, "h"
+	case gibHours >= 1.0/60:
+		return gibHours * 60, "min"
+	}
+	return gibHours * 3600, "s"
+}
+
+// threeDigits formats a number with three digits, or as many as it has before the point: "0.00556", "12.5", "1234".
+func threeDigits(n float64) string {
 	text := strconv.FormatFloat(n, 'g', 3, 64)
 	if n >= 1000 || strings.Contains(text, "e") {
 		text = strconv.FormatFloat(n, 'f', max(0, 6-len(strconv.Itoa(int(n)))), 64)
@@ -52,7 +75,7 @@ func gibHours(n float64) string {
 	return text
 }
 
-// Sums writes a report as a table. by is how its rows are grouped. HELD, RESERVED and AT-PEAK are in GiB-hours.
+// Sums writes a report as a table. by names what each row is about, and is the heading of the last column.
 func (style Style) Sums(w io.Writer, by string, sums []rows.Sum) error {
 	return table(w, style, sumColumns(strings.ToUpper(by)), sums)
 }
@@ -130,7 +153,7 @@ func EndedJobs(pasts []rows.Past) []EndedJob {
 	return all
 }
 
-// stamp formats a time for JSON, as events have it.
+// stamp formats a Unix time in milliseconds for JSON, in the format of the events: "2026-11-25T14:30:00.000Z".
 func stamp(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // sumFields are the columns of a report as CSV. Programs rely on their names and order; new ones come last.
@@ -181,7 +204,7 @@ func SumsCSV(w io.Writer, sums []rows.Sum) error {
 	return out.Error()
 }
 
-// pastColumns are the columns of the table of jobs that have ended.
+// pastColumns are the columns of the table of jobs of the history.
 var pastColumns = []column[rows.Past]{
 	plain("JOB", right, func(p rows.Past) string { return strconv.FormatUint(p.ID, 10) }, 0),
 	plain("USER", left, func(p rows.Past) string { return cell(p.User) }, 0),
@@ -189,13 +212,13 @@ var pastColumns = []column[rows.Past]{
 	span("TIME", func(p rows.Past) int64 { return p.SeenMs - p.BeganMs }, 0),
 	plain("END", left, EndOf, 0),
 	amount("PEAK", func(p rows.Past) accounting.Bytes { return accounting.Bytes(p.Peak) }, 0),
-	plain("HELD", right, func(p rows.Past) string { return gibHours(p.Held) }, 1),
+	memoryTime("HELD", func(p rows.Past) float64 { return p.Held }, 1),
 	span("WAITED", func(p rows.Past) int64 { return p.WaitedMs }, 0),
 	number("REFUSED", func(p rows.Past) int { return int(p.Refused) }, 0),
 	plain("COMMAND", last, func(p rows.Past) string { return Named(p.Name, p.Command) }, 0),
 }
 
-// EndOf returns how a job ended in one word: "exit:1", "signal:9", "died".
+// EndOf returns how a job ended in one word: "exit:1", "signal:9", "died"; "runs": it has not ended.
 func EndOf(p rows.Past) string {
 	switch {
 	case p.EndedMs == 0:
@@ -206,14 +229,14 @@ func EndOf(p rows.Past) string {
 	return p.How
 }
 
-// Pasts writes jobs that have ended as a table. HELD is in GiB-hours.
+// Pasts writes jobs of the history as a table.
 func (style Style) Pasts(w io.Writer, pasts []rows.Past) error {
 	return table(w, style, pastColumns, pasts)
 }
 
-// endTexts say how a job ended in the middle of a sentence.
+// endTexts are the predicates of a sentence about the end of a job. %d stands for the exit code or the signal.
 var endTexts = map[string]string{
-	rows.Exited: "ended with exit code %d", rows.Killed: "was ended by signal %d", rows.Died: "ended, while a process of it held something",
+	rows.Exited: "ended with exit code %d", rows.Killed: "was ended by signal %d", rows.Died: "ended while its last process held memory, contexts or streams",
 	rows.Closed: "ended", rows.Refused: "was refused before it began", rows.Unknown: "was gone when the daemon was started again",
 }
 
@@ -225,18 +248,34 @@ func WritePast(w io.Writer, p rows.Past, now time.Time) error {
 	}
 	ago := Span(now.UnixMilli() - p.EndedMs)
 	if p.EndedMs == 0 {
-		how, ago = "is not known to have ended", Span(now.UnixMilli()-p.SeenMs)
+		how, ago = "has not ended as far as the history knows, which had its last figures", Span(now.UnixMilli()-p.SeenMs)
 	}
 	lines := []string{fmt.Sprintf("job %d (%s) of %s %s %s ago, after %s.", p.ID, Named(p.Name, p.Command), cell(p.User), how, ago, Span(p.SeenMs-p.BeganMs))}
 	if p.Peak > 0 {
-		lines = append(lines, fmt.Sprintf("  it used up to %s of a device, and %s GiB-hours in all", accounting.Bytes(p.Peak).Human(), gibHours(p.Held)))
+		lines = append(lines, fmt.Sprintf("  it used at most %s of a device at once; memory times time: %s in all", accounting.Bytes(p.Peak).Human(), heldText(p.Held)))
 	}
-	if p.Waits > 0 {
-		lines = append(lines, fmt.Sprintf("  its requests waited %d times, %s in all", p.Waits, Span(p.WaitedMs)))
+	switch {
+	case p.Waits == 1:
+		lines = append(lines, "  one of its requests waited, for "+Span(p.WaitedMs))
+	case p.Waits > 1:
+		lines = append(lines, fmt.Sprintf("  %d of its requests waited, for %s in all", p.Waits, Span(p.WaitedMs)))
 	}
 	if p.Refused > 0 || p.Refusal != "" {
-		lines = append(lines, fmt.Sprintf("  %d of its requests were refused, the last one so: %s", max(p.Refused, 1), Escape(p.Refusal)))
+		refused, why := "one of its requests was refused", ": "
+		if p.Refused > 1 {
+			refused, why = fmt.Sprintf("%d of its requests were refused", p.Refused), "; the last refusal: "
+		}
+		if p.Refusal == "" {
+			why = ""
+		}
+		lines = append(lines, "  "+refused+why+Escape(p.Refusal))
 	}
 	_, err := fmt.Fprintln(w, strings.Join(lines, "\n"))
 	return err
+}
+
+// heldText formats GiB-hours for a sentence: "9.68 GiB-seconds".
+func heldText(gibHours float64) string {
+	n, unit := readable(gibHours)
+	return threeDigits(n) + " GiB-" + map[string]string{"s": "seconds", "min": "minutes", "h": "hours"}[unit]
 }

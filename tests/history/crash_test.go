@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // to make a file old, or newer
+	_ "modernc.org/sqlite" // to change the version of a file
 
 	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/report"
@@ -74,7 +74,7 @@ func TestForty(t *testing.T) {
 	var all sync.WaitGroup
 	var total span
 	places := make(chan struct{}, 10)
-	for i := range jobs {
+	for range jobs {
 		places <- struct{}{}
 		all.Go(func() {
 			defer func() { <-places }()
@@ -84,7 +84,6 @@ func TestForty(t *testing.T) {
 			defer mu.Unlock()
 			total.least += s.least
 			total.most += s.most
-			_ = i
 		})
 	}
 	all.Wait()
@@ -136,7 +135,8 @@ func TestKilledAtRandom(t *testing.T) {
 	}
 }
 
-// TestGoneMeanwhile: a job that ends while no daemon runs has ended in an unknown way, and its sum reaches up to the kill.
+// TestGoneMeanwhile: a job ends while no daemon runs. Its sum reaches up to the kill of the daemon, and its end is unknown, or the restarted
+// daemon sees it.
 func TestGoneMeanwhile(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{NoMount: true})
@@ -149,7 +149,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	m.Kill()
 	_ = unix.Kill(p.Process(), unix.SIGKILL)
 	p.Wait()
-	time.Sleep(300 * time.Millisecond) // its program gets SIGTERM
+	time.Sleep(300 * time.Millisecond) // for the end of the program, which gets SIGTERM
 	m.Start()
 	past := ended(m, 1)["gone"]
 	if got := past.Held * 3600; got < held.Seconds()-1 || got > held.Seconds()+0.1 {
@@ -250,7 +250,7 @@ func TestOldAndDamagedFile(t *testing.T) {
 	}
 }
 
-// TestTwoDaemons: a second daemon with the same folder starts, says that it keeps no history, and leaves that of the first one whole.
+// TestTwoDaemons: a second daemon with the same folder starts, says that it keeps no history, and does not damage that of the first.
 func TestTwoDaemons(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{NoMount: true})

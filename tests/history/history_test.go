@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// These tests hold that the history tells what jobs held. The expected values are what the programs of a test allocated, times the time that
+// This file checks the sums and times of jobs in the history. The expected values are what the programs of a test allocated, times the time that
 // the test measured.
 
 const (
@@ -23,7 +23,7 @@ const (
 	gib = 1 << 30
 )
 
-// machine returns a machine whose folder the user of the history's process may enter.
+// machine returns a started machine with contexts of 0 bytes. The user of the history's process may enter its folder.
 func machine(t *testing.T, o rig.Options) *rig.Machine {
 	t.Helper()
 	o.Stopped = true
@@ -96,10 +96,10 @@ func ended(m *rig.Machine, jobs int) map[string]report.EndedJob {
 	return pasts
 }
 
-// span is a time between two bounds: a program holds memory for at least the one, and at most the other.
+// span is a time between two bounds: a program held memory for at least the first, and at most the second.
 type span struct{ least, most time.Duration }
 
-// hold makes a program hold bytes for a time and end, and returns how long it held them.
+// hold makes a program allocate bytes, wait for d and end. It returns how long the program held them.
 func hold(p *rig.Program, size string, d time.Duration) span {
 	before := time.Now()
 	p.Want("alloc a "+size, "ok")
@@ -110,7 +110,7 @@ func hold(p *rig.Program, size string, d time.Duration) span {
 	return span{until.Sub(after), time.Since(before)}
 }
 
-// within reports an error if GiB-hours are not bytes times a time, within a hundredth.
+// within reports an error if gibHours differ by more than 1 % from bytes times a time of the span.
 func within(t *testing.T, what string, gibHours float64, bytes float64, s span) {
 	t.Helper()
 	of := bytes / gib / 3600
@@ -119,7 +119,7 @@ func within(t *testing.T, what string, gibHours float64, bytes float64, s span) 
 	}
 }
 
-// TestFreed: memory that a program frees and does not need any more counts until the free, although the free sends no message.
+// TestFreed: memory counts until the program frees it, although the free sends no message.
 func TestFreed(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{NoMount: true})
@@ -136,7 +136,7 @@ func TestFreed(t *testing.T) {
 	within(t, "freed", ended(m, 1)["freed"].Held, gib, s)
 }
 
-// TestIdle: the time in which a program holds memory and makes no call is idle.
+// TestIdle: a job is idle while its program holds memory and makes no call.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{NoMount: true})

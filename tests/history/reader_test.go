@@ -90,7 +90,7 @@ func TestWhyAfterTheEnd(t *testing.T) {
 	}
 	for _, arg := range []string{"over", "1"} {
 		r := rig.Run(t, m.Gpuarb("why", arg))
-		if r.Code != 0 || !strings.Contains(r.Stdout, "ended with exit code 3") || !strings.Contains(r.Stdout, "asked 50 MiB, 40 MiB left of the job's 100 MiB budget") {
+		if r.Code != 0 || !strings.Contains(r.Stdout, "ended with exit code 3") || !strings.Contains(r.Stdout, "one of its requests was refused: ") || !strings.Contains(r.Stdout, "asked 50 MiB, 40 MiB left of the job's 100 MiB budget") {
 			t.Errorf("why %s: %+v", arg, r)
 		}
 	}

@@ -19,8 +19,8 @@ func finish(m *rig.Machine, flags []string, commands string) {
 	rig.Run(m.T, m.Gpuarb(args...))
 }
 
-// TestSuggest: the suggestion is the largest peak of the last 20 runs plus a tenth, up to the next 64 MiB. A refused request counts on top
-// of its run's peak. --memory auto sets the same budget.
+// TestSuggest: the suggestion is the largest peak of the last 20 runs plus a tenth, up to the next 64 MiB. A refused request is added
+// to the peak of its run. --memory auto sets the same budget.
 func TestSuggest(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{NoMount: true})
@@ -52,6 +52,10 @@ func TestSuggest(t *testing.T) {
 	}
 	finish(m, []string{"--name", "refused", "--memory", "200M"}, "alloc a 150M; alloc b 300M")
 	rig.Eventually(t, "the runs", func() bool { return suggested("--name", "refused") == "512MiB" }) // 1.1 × 450 MiB = 495 MiB
+	of := rig.Run(t, m.Gpuarb("suggest", "--name", "refused"))
+	if want := "the last run of refused: it used at most 150 MiB on a device and was refused another 300 MiB; 450 MiB plus a tenth"; !strings.Contains(of.Stderr, want) {
+		t.Errorf("the reason is %q, want %q", of.Stderr, want)
+	}
 	if got := suggested("--", cudaprog(m)); got != "512MiB" {
 		t.Errorf("the runs of the command without the first: %s", got)
 	}
