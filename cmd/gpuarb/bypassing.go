@@ -22,7 +22,7 @@ const watchTimeout = 2 * time.Second
 func bypassing(r *ipc.BesideReply) string {
 	more := ""
 	if n := int(r.Count+r.More) - 1; n > 0 {
-		more = fmt.Sprintf("; so do %d more", n)
+		more = fmt.Sprintf("; more such processes: %d", n)
 	}
 	p := &r.Process[0]
 	return fmt.Sprintf("%s runs %s and uses %s outside the budget, on GPU %d%s: no limit holds for it",

@@ -55,7 +55,7 @@ func (a *app) dryRun(s figures.Snapshot, w *limitTarget) error {
 		}
 	}
 	if w.request.Set&ipc.SetMin != 0 {
-		a.say("memory.min puts nobody over a limit; `gpuarb plan --min` says whether there is room to reserve it")
+		a.say("memory.min puts no program over a limit; `gpuarb plan --min` says whether there is room to reserve it")
 	}
 	return a.show(checks, func(to io.Writer) error {
 		for i := range checks {
@@ -207,7 +207,7 @@ func (c *limitCheck) write(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s would be within a %s of %s; held: %s\n", c.on, whose, c.Limit, c.amount(*c.Value), c.amount(c.Held))
 		return
 	}
-	fmt.Fprintf(w, "%s: %s would be over a %s of %s; held: %s: nothing new until %s of it is freed\n", c.on, whose, c.Limit, c.amount(*c.Value), c.amount(c.Held), c.amount(c.Over))
+	fmt.Fprintf(w, "%s: %s would be over a %s of %s; held: %s; %s must be freed before anything new is granted\n", c.on, whose, c.Limit, c.amount(*c.Value), c.amount(c.Held), c.amount(c.Over))
 	for _, h := range c.Who[:min(len(c.Who), namedOver)] {
 		fmt.Fprintf(w, "  %s: %s\n", owned(h.User, orEmpty(h.JobName), h.Command, h.PID), c.amount(h.Held))
 	}

@@ -45,7 +45,7 @@ func parseAge(text string) (time.Duration, error) {
 }
 
 func noAge(text string) error {
-	return fmt.Errorf("%q is no duration above 0; write 90s, 10m, 2h or 7d", text)
+	return fmt.Errorf("%q is not a duration above 0; write 90s, 10m, 2h or 7d", text)
 }
 
 // moments are the forms of a point in time that parseSince takes. A form without a date means

@@ -46,11 +46,11 @@ func TestLimitDryRun(t *testing.T) {
 		over         []*rig.Program // programs that then get nothing new
 		within       []*rig.Program
 	}{
-		{"--user 61041", "memory.max=1G", []string{"GPU 0: the programs of user 61041 would be over a memory.max of 1 GiB; held: 1.2 GiB: nothing new until 300 MiB of it is freed\n",
+		{"--user 61041", "memory.max=1G", []string{"GPU 0: the programs of user 61041 would be over a memory.max of 1 GiB; held: 1.2 GiB; 300 MiB must be freed before anything new is granted\n",
 			"  user 61041's large (cudaprog-dlsym[", "]): 1 GiB\n  user 61041's small (", "GPU 1: the programs of user 61041 would be within a memory.max of 1 GiB; held: 0 bytes\n"},
 			[]*rig.Program{small, large}, []*rig.Program{first, second}},
 		{"--user 61041", "memory.max=2G", []string{"GPU 0: the programs of user 61041 would be within a memory.max of 2 GiB; held: 1.2 GiB\n"}, nil, []*rig.Program{small, large}},
-		{"--rule each", "memory.max=500M", []string{"GPU 0: user 61042's second (job " + job("second") + ", cudaprog-dlsym) would be over a memory.max of 500 MiB; held: 600 MiB: nothing new until 100 MiB of it is freed\n",
+		{"--rule each", "memory.max=500M", []string{"GPU 0: user 61042's second (job " + job("second") + ", cudaprog-dlsym) would be over a memory.max of 500 MiB; held: 600 MiB; 100 MiB must be freed before anything new is granted\n",
 			"GPU 0: user 61042's first (job " + job("first") + ", cudaprog-dlsym) would be within a memory.max of 500 MiB; held: 100 MiB\n"}, []*rig.Program{second}, []*rig.Program{first, small}},
 		{"--job large", "memory.max=10%", []string{"GPU 0: job " + job("large") + " would be over a memory.max of 819 MiB; held: 1 GiB"}, []*rig.Program{large}, []*rig.Program{small, first}},
 		{"--job large", "memory.max=max", []string{"GPU 0: job " + job("large") + " would have no memory.max; held: 1 GiB\n"}, nil, []*rig.Program{large}},

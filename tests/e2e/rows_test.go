@@ -166,8 +166,8 @@ func TestRowFlagMistakes(t *testing.T) {
 	for line, want := range map[string]string{
 		"ps --sort size":            `2 gpuarb: --sort: there is no column "size"; there are pid, user, gpu, state, used, budget,`,
 		"queue --sort used":         `2 gpuarb: --sort: there is no column "used"; there are pos, pid,`,
-		"jobs --idle soon":          `2 gpuarb: --idle: "soon" is no duration above 0; write 90s, 10m, 2h or 7d`,
-		"jobs --idle 0":             `2 gpuarb: --idle: "0" is no duration above 0`,
+		"jobs --idle soon":          `2 gpuarb: --idle: "soon" is not a duration above 0; write 90s, 10m, 2h or 7d`,
+		"jobs --idle 0":             `2 gpuarb: --idle: "0" is not a duration above 0`,
 		"ps --device 7":             `69 gpuarb: --device: there is no device "7"; there are 0 (`,
 		"ps --user nobody-here":     `1 gpuarb: this machine has no user nobody-here`,
 		"ps --user=":                `2 gpuarb: --user: it is empty; without it, all rows are shown`,
