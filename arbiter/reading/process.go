@@ -1,6 +1,7 @@
 package reading
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -119,18 +120,26 @@ type Device struct {
 // smaller than it is.
 const settledFor = 50 * time.Millisecond
 
-// settled reports whether a reading shows at least the overhead that the process really has. This is so in two cases. Either no allocation
-// was under way: the process uses nothing, or its usage has not changed for settledFor. Or the reading shows all that was expected.
+// settled reports whether a reading shows at least the overhead that the process really has. While its driver makes a context, no reading
+// does. Otherwise there are two cases. Either no allocation was under way: the process uses nothing, or its usage has not changed for
+// settledFor. Or the reading shows all that was expected.
 func (p *Process) settled(d Device, figure accounting.Bytes) bool {
-	unchanged, expected := true, accounting.Bytes(0)
+	unchanged, making, expected := true, false, accounting.Bytes(0)
 	for _, m := range p.members {
 		if m.moved || m.changedAt.IsZero() {
 			m.changedAt = d.Began
 		}
 		unchanged = unchanged && d.Began.Sub(m.changedAt) >= settledFor
 		expected = expected.Plus(m.expected)
+		making = making || m.making
 	}
-	return p.most == p.used && (unchanged || p.used == 0) || expected > 0 && figure.Less(p.most) >= expected
+	shown := p.most == p.used && (unchanged || p.used == 0) || expected > 0 && figure.Less(p.most) >= expected
+	return shown && !making
+}
+
+// confirmed reports whether readings have shown all contexts of the process.
+func (p *Process) confirmed() bool {
+	return !slices.ContainsFunc(p.members, func(m Member) bool { return !m.Confirmed() })
 }
 
 // Read compares the reading of a process with what its members use. listed is false if the reading does not list the process. It returns
@@ -186,6 +195,9 @@ func (p *Process) findExcess(figure, context accounting.Bytes) (resetMark bool) 
 // confirm compares the expected cost of contexts with what the device shows. The second reading that began after the contexts were made
 // replaces the expected cost, whatever it shows, and gives the cost of the next context. A settled early reading does so alone. Within a
 // second after the contexts were made, only settled readings count.
+//
+// A reading of unchanged usage also gives the smallest cost of a context. An early reading gives it when it confirms the contexts: if the
+// process uses memory afterwards that no call asks for, later readings do not show the cost of its contexts alone.
 func (p *Process) confirm(d Device, uid uint32, settled bool) {
 	proves := false
 	for _, m := range p.members {
@@ -207,7 +219,11 @@ func (p *Process) confirm(d Device, uid uint32, settled bool) {
 	if proves {
 		d.Costs.remember(first.Lease, first.Overhead.Less(first.Excess)/accounting.Bytes(p.contexts))
 	}
-	if !d.Early && !p.changed && p.report.Known && !p.report.Soft && !first.Spoiled {
+	steady := !p.changed
+	if d.Early {
+		steady = proves && p.confirmed()
+	}
+	if steady && p.report.Known && !p.report.Soft && !first.Spoiled {
 		d.Costs.lower(uid, first.Overhead/accounting.Bytes(p.contexts))
 	}
 }

@@ -97,3 +97,31 @@ func TestFreedContextsUntilReading(t *testing.T) {
 		t.Errorf("%v is still there after a reading", got)
 	}
 }
+
+// TestEarlyReadingShowsWhatAContextCosts: an early reading that confirms a context shows what a context costs at least. Excess that
+// begins before the next reading is then known to the byte. While the driver makes the context, an early reading says nothing.
+func TestEarlyReadingShowsWhatAContextCosts(t *testing.T) {
+	var costs reading.Costs
+	var beyond reading.Extra
+	made := time.Unix(1000, 0)
+	beyond.ContextsMade(made)
+	beyond.Expect(9 * mib)
+	for i, c := range []struct {
+		early, making          bool
+		after                  time.Duration
+		says, overhead, excess accounting.Bytes
+	}{
+		{true, true, 1 * time.Millisecond, 1 * mib, 0, 0},
+		{true, false, 2 * time.Millisecond, 4 * mib, 4 * mib, 0},
+		{false, false, 1 * time.Second, 20 * mib, 4 * mib, 0},
+		{false, false, 2 * time.Second, 20 * mib, 20 * mib, 16 * mib},
+	} {
+		var p reading.Process
+		beyond.BeginReading(0, c.making)
+		p.Add(reading.Member{Extra: &beyond, Lease: 1, Contexts: 1, Report: reading.ClientReport{Known: true}})
+		p.Read(reading.Device{Costs: &costs, Began: made.Add(c.after), MaxContext: 10 * mib, Early: c.early}, 1000, c.says, true)
+		if beyond.Overhead != c.overhead || beyond.Excess != c.excess {
+			t.Errorf("reading %d: overhead %v, excess %v, want %v and %v", i, beyond.Overhead, beyond.Excess, c.overhead, c.excess)
+		}
+	}
+}
