@@ -49,7 +49,7 @@ gpuarb enable --all --no-exports
 env -i cat /proc/self/maps >"$scene/out"
 expect no-exports/libgpuarb.so "$scene/out"
 fails 1 'this machine has no user nobodyatall' gpuarb enable --user nobodyatall
-fails 1 'there is no group nobodyatall' gpuarb enable --group nobodyatall
+fails 1 'this machine has no group nobodyatall' gpuarb enable --group nobodyatall
 fails 1 'only root may do this' setpriv --reuid=ann --clear-groups gpuarb enable --all
 
 # All programs, including those without an environment. Settings that exist already stay.
