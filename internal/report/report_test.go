@@ -201,7 +201,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestCSV checks that a key of a user's choice is no formula in a spreadsheet, and moves no cursor.
+// TestCSV checks that a key which a user chose cannot become a formula in a spreadsheet or move a cursor.
 func TestCSV(t *testing.T) {
 	for key, want := range map[string]string{"train": "train", `=HYPERLINK("x")`: `"'=HYPERLINK(""x"")"`, " =1+1": "' =1+1", "@x": "'@x", "+1": "'+1", "-1": "'-1",
 		"a=1": "a=1", "evil\x1b[2J\n": `evil\x1b[2J\n`} {
