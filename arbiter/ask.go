@@ -28,6 +28,9 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	}
 	r.Managed = r.Managed && l.device.IsGPU() // memory of the processor cannot move out of it
 	a.touch(now, l)
+	if r.Asked && r.What == WantsContexts {
+		l.undecided = max(l.undecided-r.Count, 0)
+	}
 	if r.What == WantsStreams {
 		a.revokeStreams(l)
 	}

@@ -43,13 +43,13 @@ func (a *Arbiter) assumed(d *device) (sum accounting.Bytes) {
 	return sum
 }
 
-// makesContexts reports whether the driver of a lease's process may be making granted contexts: fewer contexts wait than the client asks
-// for or makes. Making a context can take a driver any time, and readings taken meanwhile cannot show it yet.
+// makesContexts reports whether the driver of a lease's process may be making granted contexts: fewer contexts wait for room or for
+// a reading than the client asks for or makes. Making a context can take a driver any time, and readings taken meanwhile cannot show it yet.
 func (a *Arbiter) makesContexts(l *lease) bool {
 	if l.extra.Confirmed() || !l.session.alive() {
 		return false
 	}
-	n := l.word.Report().Making
+	n := l.word.Report().Making - l.undecided
 	for _, t := range l.session.job.tickets {
 		if t.lease == l && t.kind == WantsContexts {
 			n -= t.count

@@ -89,6 +89,9 @@ func (a *Arbiter) awaitsReading(now time.Time, t *ticket) bool {
 	if t.read || !a.needsReading(t) {
 		return false
 	}
+	if t.kind == WantsContexts {
+		t.lease.undecided += t.count
+	}
 	a.returnIdle(t)
 	a.finish(now, t, Result{Reason: ReasonReading, Requested: t.bytes})
 	return true

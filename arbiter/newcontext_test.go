@@ -118,3 +118,28 @@ func TestAssumedContextsAndReservations(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestRequestsThatAwaitAReadingMakeNothing: a second context lacks room only because of what is assumed for the first. Its request does not
+// count as a context that the driver is making: a reading decides it. When it is granted, the driver is making it.
+func TestRequestsThatAwaitAReadingMakeNothing(t *testing.T) {
+	w := guessing(t)
+	x, y := w.telling(reading.ClientReport{}), w.telling(reading.ClientReport{})
+	y.must(15200)
+	x.context()
+	x.word.told.Making = 1
+	second := arbiter.Request{Lease: x.lease, What: arbiter.WantsContexts, Count: 1}
+	for range 2 {
+		if o := w.arb.Ask(w.now, second); o.Reason != arbiter.ReasonReading {
+			t.Fatalf("the readings decide: %+v", o)
+		}
+		second.Asked = true
+	}
+	w.early(x.figure(100), y.figure(15200))
+	if o := w.arb.Ask(w.now, second); !o.Granted {
+		t.Fatalf("the reading shows room: %+v", o)
+	}
+	w.early(x.figure(120), y.figure(15200))
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Capacity != 15800 {
+		t.Errorf("the second is being made: %+v", d)
+	}
+}

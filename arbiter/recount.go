@@ -74,6 +74,7 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 	if l == nil {
 		return 0, 0
 	}
+	l.undecided = 0 // the requests of the last connection are not made again
 	if l.session.alive() && !l.lost {
 		defer a.cycle(now)
 		for _, m := range makers {

@@ -268,6 +268,7 @@ type lease struct {
 	makers       threads.Set    // objects by thread, if slots belong to threads
 	bursts       map[uint32]int // refusals in the current burst (lease.refusesFirst), by thread
 	contexts     int
+	undecided    int              // contexts that requests with the answer ReasonReading ask for, until they are made again
 	holds        int              // number of holds on shared contexts
 	delegated    bool             // the client counts its streams itself (streams.go)
 	delegatedMax int              // most streams that are accepted from the client's count

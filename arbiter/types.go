@@ -179,6 +179,7 @@ type Request struct {
 	Again   bool   // the last answer was ReasonCrowded: refuse with ReasonCancelled if the requests of the job have just been cancelled
 	Noticed bool   // the objects exist already: the request is never refused and never waits
 	Read    bool   // the daemon has waited for readings: decide now, without ReasonReading
+	Asked   bool   // the last answer was ReasonReading
 	// The driver had no memory for these bytes, which had been granted, and the device has been read since. The request is not granted until
 	// the device shows room.
 	DriverFull bool

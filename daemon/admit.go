@@ -68,7 +68,7 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 			return cl.replyDecision(h, r, out)
 		}
 		left := readingPatience - cl.d.now().Sub(began)
-		r.Read = left <= 0
+		r.Read, r.Asked = left <= 0, true
 		cl.turn.WhileReleased(func() { cl.d.awaitReading(device, left) })
 	}
 }

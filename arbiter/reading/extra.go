@@ -22,6 +22,7 @@ type Extra struct {
 	making        bool             // such contexts were being made when the last reading began
 	freed         accounting.Bytes // part of Overhead that ended contexts have freed
 	freedAt       time.Time
+	stale         accounting.Bytes // part of expected that is freed, and that no new context has reused
 	managed       accounting.Bytes // managed memory granted since the last reading began
 	before        accounting.Bytes // bytes used at the beginning of a reading that is not yet compared
 	recent        accounting.Bytes // most bytes seen in use since the last reading began
@@ -64,6 +65,9 @@ func (b *Extra) ContextsMade(now time.Time) { b.confirmations, b.expectedAt = 0,
 
 // Expect adds the cost of contexts that are about to be made to what the device shows.
 func (b *Extra) Expect(cost accounting.Bytes) {
+	if b.stale = min(b.stale, b.freed); b.Overhead > b.expected {
+		b.stale = b.freed
+	}
 	b.expected = max(b.expected, b.Overhead).Plus(cost)
 }
 
@@ -81,6 +85,7 @@ func (b *Extra) FreeContexts(now time.Time, n, total int) {
 		b.freed, b.freedAt = b.freed.Plus(each.Times(uint64(n))), now
 	}
 	b.expected = b.expected / accounting.Bytes(total) * accounting.Bytes(total-n)
+	b.stale = b.stale / accounting.Bytes(total) * accounting.Bytes(total-n)
 }
 
 // BeginReading records at the beginning of a reading what the lease uses, and whether contexts of it are being made.

@@ -162,7 +162,7 @@ func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed boo
 		first.Overhead = overhead
 	}
 	if d.Began.After(first.freedAt) { // Overhead no longer contains these bytes, because the contexts ended before the reading began
-		first.freed = 0
+		first.expected, first.stale, first.freed = first.expected.Less(first.stale), 0, 0
 	}
 	first.freed = min(first.freed, first.Overhead)
 	if first.Excess = min(first.Excess, first.Overhead); !d.Early {

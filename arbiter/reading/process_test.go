@@ -125,3 +125,25 @@ func TestEarlyReadingShowsWhatAContextCosts(t *testing.T) {
 		}
 	}
 }
+
+// TestFreedContextsAreNotExpected: a new context reuses part of what two ended contexts left. The first reading after their end shows that
+// the rest is free, although the driver is still making the new context.
+func TestFreedContextsAreNotExpected(t *testing.T) {
+	var costs reading.Costs
+	beyond := reading.Extra{Overhead: 8 * mib}
+	now := time.Unix(1000, 0)
+	beyond.FreeContexts(now, 2, 2)
+	beyond.ContextsMade(now)
+	beyond.ReuseFreed(4 * mib)
+	beyond.Expect(0)
+	if got := beyond.Cost(); got != 8*mib {
+		t.Fatalf("before a reading it costs %v", got)
+	}
+	beyond.BeginReading(0, true)
+	var p reading.Process
+	p.Add(reading.Member{Extra: &beyond, Lease: 1, Contexts: 1, Report: reading.ClientReport{Known: true}})
+	p.Read(reading.Device{Costs: &costs, Began: now.Add(time.Second), MaxContext: 10 * mib}, 1000, 0, true)
+	if got := beyond.Cost(); got != 4*mib {
+		t.Errorf("after a reading it costs %v", got)
+	}
+}
