@@ -18,7 +18,8 @@ func TestLimitDryRun(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "8G,8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: "schema_version = 1\n[defaults]\ncontext_reserve = 0\n[[rule]]\nname = \"each\"\nmatch.user = \"61042\"\nscope = \"job\"\nmemory.max = \"4G\"\n"})
 	begin := func(uid int, name, size string) *rig.Program {
-		p := m.Interact(m.OtherUser(uid).Gpuarb("run", "--device", "0", "--name", name, "--", rig.Build(t, "programs/cudaprog-dlsym")))
+		u := m.OtherUser(uid)
+		p := m.Interact(u.Gpuarb("run", "--device", "0", "--name", name, "--", u.Program("cudaprog-dlsym")))
 		p.Want("alloc a "+size, "ok")
 		return p
 	}

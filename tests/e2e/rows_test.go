@@ -49,11 +49,11 @@ func newSharedMachine(t *testing.T) sharedMachine {
 	t.Helper()
 	m := sharedMachine{rig.New(t, rig.Options{Devices: "8G,8G"}), [2]string{fmt.Sprint(rowsAnne), fmt.Sprint(rowsBert)}}
 	anne, bert := m.OtherUser(rowsAnne), m.OtherUser(rowsBert)
-	small := m.Interact(anne.Gpuarb("run", "--name", "small", "--device", "0", "--", cudaprog(t, "dlsym"), "-"))
+	small := m.Interact(anne.Gpuarb("run", "--name", "small", "--device", "0", "--", anne.Program("cudaprog-dlsym"), "-"))
 	small.Want("alloc a 9M", "ok")
-	large := m.Interact(bert.Gpuarb("run", "--name", "large", "--device", "0", "--", cudaprog(t, "dlsym"), "-"))
+	large := m.Interact(bert.Gpuarb("run", "--name", "large", "--device", "0", "--", bert.Program("cudaprog-dlsym"), "-"))
 	large.Want("alloc a 1G", "ok")
-	other := m.Interact(anne.Gpuarb("run", "--name", "other", "--device", "1", "--", cudaprog(t, "dlsym"), "-"))
+	other := m.Interact(anne.Gpuarb("run", "--name", "other", "--device", "1", "--", anne.Program("cudaprog-dlsym"), "-"))
 	other.Want("alloc a 200M", "ok")
 	waits := bert.Gpuarb("run", "--name", "waits", "--min", "7G", "--wait", "--device", "0", "--", "true")
 	if err := waits.Start(); err != nil {
