@@ -30,8 +30,8 @@ var callers = regexp.MustCompile(`(?m)^gpuarb: (.*\S) \(PID [0-9]+\): `)
 // unaddressed returns the lines without the name of the job.
 func unaddressed(lines string) string { return callers.ReplaceAllString(lines, "gpuarb: ") }
 
-// TestWaitLines checks that the begin and the end of a wait print a line each if stderr is no
-// terminal. Without a wait there is no line. tests/e2e/waitlines_test.go has the lines on a terminal.
+// TestWaitLines checks what a run prints if standard error is a pipe: one line when a wait begins, and one
+// when it ends. Without a wait it prints nothing. tests/e2e/waitlines_test.go has the lines on a terminal.
 func TestWaitLines(t *testing.T) {
 	served := make(chan struct{})
 	close(served)

@@ -15,7 +15,7 @@ import (
 
 // These tests hold that the playground works as its text says, as root and as an ordinary user, and that it leaves nothing behind, however it ends.
 
-// prompt is what the playground's shell begins each line with.
+// prompt is printed by the playground's shell before each command.
 const prompt = "(gpuarb playground)"
 
 // playground is a playground on a terminal.

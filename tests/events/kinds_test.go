@@ -112,7 +112,7 @@ func TestEnded(t *testing.T) {
 		runner := p.Process()
 		p.End()
 		ended := await(m, name+" has ended", func(e *events.Event) bool { return e.Kind == events.Ended && e.JobName == name })
-		// What a context counts as depends on whether the device was read in time.
+		// The text has the assumed cost of the context, unless a reading of the device came first.
 		account := regexp.MustCompile(`has ended: it used at most 20 MiB of 50 MiB on GPU 0( \(and [0-9.]+ MiB kept for contexts\))?` +
 			`; 1 request refused, for 40 MiB: its budget is 50 MiB \(--memory\)$`)
 		if !of(&ended, runner) || !on(m, &ended) || ended.What != "job" || ended.Bytes != 20<<20 || !account.MatchString(ended.Text) {
