@@ -149,7 +149,7 @@ func TestGoneMeanwhile(t *testing.T) {
 	m.Kill()
 	_ = unix.Kill(p.Process(), unix.SIGKILL)
 	p.Wait()
-	time.Sleep(300 * time.Millisecond) // for the end of the program, which gets SIGTERM
+	rig.Eventually(t, "the program ends too", func() bool { return m.SimNumber("total", "0") == 0 })
 	m.Start()
 	past := ended(m, 1)["gone"]
 	if got := past.Held * 3600; got < held.Seconds()-1 || got > held.Seconds()+0.1 {

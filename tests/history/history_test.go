@@ -147,10 +147,12 @@ func TestIdle(t *testing.T) {
 		p.Want("free b", "ok")
 		time.Sleep(200 * time.Millisecond)
 	}
+	quiet := time.Now()
 	time.Sleep(5 * time.Second)
 	p.End()
-	if ms := ended(m, 1)["idle"].IdleMs; ms < 3000 || ms > 6500 {
-		t.Errorf("idle for %d ms, want about 5000", ms)
+	most := time.Since(quiet) + 1500*time.Millisecond // on a busy machine the end may take a while
+	if ms := ended(m, 1)["idle"].IdleMs; ms < 3000 || ms > most.Milliseconds() {
+		t.Errorf("idle for %d ms, want 3000 to %v", ms, most)
 	}
 }
 
