@@ -77,7 +77,8 @@ type scene struct {
 
 func newScene(t *testing.T, life time.Duration) *scene {
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Life: life, Binary: rig.Build(t, "faults/gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
-		Config: "schema_version = 1\n[defaults]\non_loss = \"closed\"\non_full = \"wait\"\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n"})
+		Config: "schema_version = 1\n[defaults]\non_loss = \"closed\"\non_full = \"wait\"\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n" +
+			"[[device]]\nmatch.index = 0\ncontext_reserve = 0\n"}) // room for credit does not depend on when the device is read
 	s := &scene{t: t, m: m, kept: run(m, "--memory", "300M"), lender: preload(m), waiter: preload(m)}
 	s.kept.Want("alloc kept 100M", "ok")
 	s.k = keep(t, m)
