@@ -162,6 +162,8 @@ func processOwner(p *rules.Process) rules.Owner {
 // timeout returns how long requests of a job may wait; negative: without a limit.
 func (j *job) timeout() time.Duration {
 	switch {
+	case j.pending && j.request.OpenWithin != 0:
+		return max(j.request.OpenWithin, rules.NoTimeout)
 	case j.request.Forever:
 		return rules.NoTimeout
 	case j.request.Timeout > 0:

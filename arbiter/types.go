@@ -104,6 +104,10 @@ type JobRequest struct {
 	Claim      bool          // claim the device even if it has no slots.max
 	Devices    []int         // without Any: the devices that the job may use; nil: all
 	Place      Place         // place of a resubmitted request
+
+	Cgroup     string        // cgroup to which the job is bound; "": a runner opened the job
+	OpenNow    bool          // refuse with ReasonBusy instead of letting the opening wait; unlike NoWait, later requests of the job may wait
+	OpenWithin time.Duration // longest wait of the opening, in place of Timeout; negative: without a limit; 0: as Timeout says
 }
 
 // JobInfo describes an opened job. Budget is the memory.max in force on the largest device in bytes, and never more than that device can

@@ -47,6 +47,9 @@ func (d *Daemon) members() members {
 		}
 	}
 	for id, j := range d.jobByID {
+		if j.bound != nil { // jobOfCgroup finds its processes
+			continue
+		}
 		m.jobs[j.runner] = id
 		if j.anchor.PID != 0 {
 			m.jobs[j.anchor.Started] = id

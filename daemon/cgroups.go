@@ -12,19 +12,19 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// binding says when a limit of a cgroup ends by itself.
-type binding uint8
+// lifetime says when a limit of a cgroup ends by itself.
+type lifetime uint8
 
 const (
-	toPath   binding = iota // never: the limit stays until a user removes it
-	toFolder                // when the folder that the cgroup has now is removed
-	asBefore                // when the limit that the cgroup already has would end; if it has none, as toFolder
+	toPath   lifetime = iota // never: the limit stays until a user removes it
+	toFolder                 // when the folder that the cgroup has now is removed
+	asBefore                 // when the limit that the cgroup already has would end; if it has none, as toFolder
 )
 
 // limitChange is a change of live limits. Limits of a cgroup may end when the cgroup's folder is removed.
 type limitChange struct {
 	rules.Change
-	bind   binding
+	bind   lifetime
 	folder uint32 // number of the folder with which the limit ends, as folderAt returns it; 0: the cgroup has no folder
 }
 

@@ -86,6 +86,7 @@ type Daemon struct {
 	jobs          map[ipc.Token]*job
 	jobByID       map[arbiter.JobID]*job
 	jobByOrigin   map[jobOrigin]*job // last job of each request
+	bindings      map[string]*job    // jobs of cgroups, by path
 	conns         map[*ipc.Conn]*client
 	sessionsByPID map[int][]*session
 	turns         fair.Turns             // has its own lock
@@ -131,6 +132,19 @@ type job struct {
 	open      bool // the job has its reservation, and its runner has the reply or will get it
 	closed    bool // no process of the job lives except its members
 	budget    accounting.Bytes
+	bound     *binding // cgroup of the job; nil: a runner opened it
+}
+
+// binding is the cgroup of a job without a runner. The job lasts until it is closed, or as until says.
+type binding struct {
+	path      string
+	folder    uint64 // inode number of the cgroup's folder; a folder that was made again has another one
+	dir       string // path of the folder, below the mount point of a hierarchy
+	until     uint32 // as in ipc.BindRequest
+	idle      time.Duration
+	used      time.Time // last time at which a process was seen in the cgroup, or the time of the opening
+	lossOpen  bool      // without a daemon, programs of the job continue without limits
+	container string    // ID of the container; "": none
 }
 
 // client is the daemon's side of one connection.

@@ -29,10 +29,10 @@
 //   - functions that are called with the lock held. Devices: devices. Limits: cgroups, keptlimits, publishlimits.
 //     Objects of threads: threads. Jobs and sessions: jobs, sessions. Waiting requests and undelivered grants: queue,
 //     undelivered. Panics: panics. The lock, and how decisions are carried out when it is released: lock;
-//   - limits: freememory, folders, setlimit, recoverpages;
+//   - limits: freememory, folders, setlimit, recoverpages. Jobs of cgroups: bindings;
 //   - devices: bypass, reclaim, idle, reader, scan;
 //   - ends of processes: orphans, processend;
-//   - requests of clients: replies, snapshots, events, metrics, hello, resume, jobopen, tally, attach, admit, cancel;
+//   - requests of clients: replies, snapshots, events, metrics, hello, resume, jobopen, bind, tally, attach, admit, cancel;
 //   - time: tick. The history of jobs: archive;
 //   - recovery: savedprocesses, recoverqueue, recover;
 //   - start and stop of the daemon: serve, systemd, reload, loops, stop, statefiles, start.

@@ -42,12 +42,15 @@ func hierarchies() (points []string) {
 
 // folderAt returns the lower half of a folder's inode number; 0: there is no folder. In cgroupfs the kernel counts
 // these numbers up, so that a new folder at an old path has a new number.
-func folderAt(dir string) uint32 {
+func folderAt(dir string) uint32 { return uint32(inodeAt(dir)) }
+
+// inodeAt returns a folder's inode number; 0: there is no folder.
+func inodeAt(dir string) uint64 {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return 0
 	}
-	return uint32(stat.Ino)
+	return stat.Ino
 }
 
 // folderFor returns folderAt of a cgroup's folder, in the first hierarchy that has the folder. 0: no hierarchy has

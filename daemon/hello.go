@@ -30,7 +30,9 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	p := process(f, peer.PID)
 	p.Visible = d.inv.Variables(peer.PID, rules.VisibleNames...)
 	setUser(&p, peer)
-	d.checkFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // first drop the limits of removed cgroups: a new cgroup at the old path must not inherit them
+	in := append([]string{p.Cgroup}, p.AlsoIn...)
+	d.checkFolders(in...) // first drop the limits and jobs of removed cgroups: a new cgroup at the old path must not inherit them
+	d.checkBindings(in...)
 	return p, nil
 }
 
@@ -120,7 +122,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 	if err := d.sessionCounts.full(peer.PID, peer.UID, peer.Privileged); err != nil {
 		return nil, 0, err
 	}
-	job, err := d.jobOfLocked(h.Job, peer)
+	job, err := d.jobOfProcessLocked(h.Job, peer, &proc)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -201,6 +203,9 @@ func (d *Daemon) helloReplyLocked(s *session, withPage bool) (rep ipc.HelloReply
 		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies | ipc.AbleAside | ipc.AbleFirst | ipc.AbleDriverFull, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
+	}
+	if j := d.jobByID[s.job]; j != nil && j.bound != nil && j.bound.lossOpen {
+		rep.OnLoss = ipc.LossOpen
 	}
 	switch {
 	case !withPage:

@@ -57,7 +57,7 @@ func jobKeyOf(token ipc.Token) string {
 // nameOf returns the name of a record's job; "": there is none, or the file is damaged.
 func nameOf(r *statefile.Job) string {
 	name := statefile.SecondOf(&r.Command)
-	if ipc.CheckName(name) != nil {
+	if ipc.CheckBindingName(name) != nil {
 		return ""
 	}
 	return name
@@ -154,7 +154,7 @@ func (d *Daemon) unwatchRunnerLocked(j *job) {
 // queueSearchLocked queues a job for the next search for its processes, unless the job has ended or has an anchor
 // process or a session.
 func (d *Daemon) queueSearchLocked(j *job) {
-	if j.closed || j.anchor.PID != 0 || j.live > 0 || d.stopping() {
+	if j.closed || j.bound != nil || j.anchor.PID != 0 || j.live > 0 || d.stopping() {
 		return
 	}
 	if len(d.orphans.jobs) == 0 {
@@ -170,7 +170,9 @@ func (d *Daemon) endRunnerLocked(j *job) {
 		return
 	}
 	j.closed = true
-	if j.open { // programs may know its token
+	if j.bound != nil {
+		delete(d.bindings, j.bound.path)
+	} else if j.open { // programs may know its token
 		d.endedJobs.remember(j.token, endedJob{name: d.arb.JobName(j.id), claim: d.file.Jobs.At(j.index).Flags&ipc.JobClaim != 0, at: d.now()})
 	}
 	d.arb.CloseJob(d.now(), j.id)

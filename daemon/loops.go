@@ -29,6 +29,7 @@ func (d *Daemon) poll() <-chan time.Time {
 	d.checkSocket()
 	d.checkUnconnected()
 	d.checkFolders()
+	d.checkBindings()
 	d.lock()
 	defer d.unlock()
 	d.checkDevicesLocked()

@@ -104,6 +104,8 @@ var handlers = [...]handler{
 	ipc.TypeResume:   {(*client).resume, fair.Nothing, false, metrics.Session},
 	ipc.TypeJobOpen:  {decoded((*client).jobOpen), fair.OfProcess, false, metrics.Session},
 	ipc.TypeJobClose: {answered((*client).jobClose), fair.OfUser, false, metrics.Session},
+	ipc.TypeBind:     {decoded((*client).bind), fair.OfProcess, false, metrics.Session},
+	ipc.TypeUnbind:   {answered((*client).unbind), fair.OfUser, false, metrics.Session},
 	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false, metrics.Session},
 	ipc.TypeBeside:   {answered((*client).beside), fair.OfUser, false, metrics.Session},
 	ipc.TypeExited:   {answered((*client).exited), fair.OfUser, false, metrics.Session},

@@ -18,7 +18,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		ObjectsRequest | DriverRequest | DriverReply | CopiesRequest |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | ExitedRequest | WarningsRequest | WarningsReply | AccountRequest | AccountReply | LimitRequest | CgroupRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | ExitedRequest | WarningsRequest | WarningsReply | AccountRequest | AccountReply | LimitRequest | CgroupRequest | BindRequest | UnbindRequest
 }
 
 // messageFormat describes one message type.
@@ -62,6 +62,8 @@ var messageFormats = map[Type]messageFormat{
 	TypeExited:   {name: "Exited", request: size[ExitedRequest](), reply: size[Empty]()},
 	TypeWarnings: {name: "Warnings", request: size[WarningsRequest](), reply: size[WarningsReply]()},
 	TypeAccount:  {name: "Account", request: size[AccountRequest](), reply: size[AccountReply]()},
+	TypeBind:     {name: "Bind", request: size[BindRequest](), reply: size[JobOpenReply](), waits: true},
+	TypeUnbind:   {name: "Unbind", request: size[UnbindRequest](), reply: size[AccountReply]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 

@@ -179,17 +179,25 @@ func (r *ClaimRequest) jobOpenRequest(flags uint32) (JobOpenRequest, error) {
 	if r.OnlyIfNone {
 		open.Flags |= JobOnlyIfNone
 	}
-	if len(r.Devices) > PageSlots {
-		return open, refuse(StatusRange, "%d devices, the most is %d", len(r.Devices), PageSlots)
+	if err := open.setDevices(r.Devices); err != nil {
+		return open, err
 	}
-	open.Devices = uint32(len(r.Devices))
-	for i, index := range r.Devices {
+	return open, nil
+}
+
+// setDevices sets the devices that the request names.
+func (open *JobOpenRequest) setDevices(indices []int) error {
+	if len(indices) > PageSlots {
+		return refuse(StatusRange, "%d devices, the most is %d", len(indices), PageSlots)
+	}
+	open.Devices = uint32(len(indices))
+	for i, index := range indices {
 		if index < 0 {
-			return open, refuse(StatusNoDevice, "there is no device %d", index)
+			return refuse(StatusNoDevice, "there is no device %d", index)
 		}
 		open.Device[i] = uint32(index)
 	}
-	return open, nil
+	return nil
 }
 
 // openOn opens a job on a new connection, and closes the connection.

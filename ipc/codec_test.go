@@ -22,6 +22,7 @@ var (
 		OnFull: OnFullWait, Slots: 2, SlotScope: ScopeThread, StreamReserve: 256 << 20}
 	goodResume = ResumeRequest{Session: Token{7}, Hello: goodHello, Count: 2, HasPage: 1, Leases: [PageSlots]ResumeLease{
 		{Device: UUID{1}, Used: CreditLimit, Streams: 3, Contexts: 1, Slot: 31}, {Device: UUID{2}, Slot: 0}}}
+	goodBind   = BindRequest{Job: JobOpenRequest{Memory: 1 << 30, Min: NoLimit, Flags: JobNoWait}, Cgroup: MakeText("/a.slice"), Name: MakeName("ns/pod/web"), Until: UntilIdle, IdleMillis: 1000}
 	goodCgroup = CgroupRequest{Limit: LimitRequest{Target: LimitCgroup, Set: SetMax, Device: AllDevices, Max: 1 << 30}, Path: MakeText("/a.slice")}
 	goodLimit  = LimitRequest{Target: LimitJob, Set: SetMax | SetMin | SetStreams, ID: 7, Device: AllDevices,
 		Max: NoLimit, Min: 5, MaxShare: 500, Streams: 8}
@@ -84,6 +85,8 @@ func samples() []sample {
 		sampleOf("Account", TypeAccount, false, AccountRequest{Job: Token{2}}),
 		sampleOf("Limit", TypeLimit, false, goodLimit),
 		sampleOf("Cgroup", TypeCgroup, false, goodCgroup),
+		sampleOf("Bind", TypeBind, false, goodBind),
+		sampleOf("Unbind", TypeUnbind, false, UnbindRequest{Name: MakeName("slurm-6_1")}),
 		sampleOf("GiveUp", TypeGiveUp, false, Empty{}),
 		sampleOf("HelloReply", TypeHello, true, HelloReply{Session: Token{1}, Devices: 2, InJob: 1, OnLoss: LossClosed, HostMax: NoLimit}),
 		sampleOf("JoinReply", TypeJoin, true, JoinReply{}),
@@ -113,6 +116,8 @@ func samples() []sample {
 		sampleOf("WarningsReply", TypeWarnings, true, WarningsReply{Idle: 2, Aged: 1, IdleText: MakeText("idle"), AgedText: MakeText("old")}),
 		sampleOf("LimitReply", TypeLimit, true, Empty{}),
 		sampleOf("CgroupReply", TypeCgroup, true, Empty{}),
+		sampleOf("BindReply", TypeBind, true, goodOpened),
+		sampleOf("UnbindReply", TypeUnbind, true, AccountReply{Text: MakeText("used nothing")}),
 	}
 }
 

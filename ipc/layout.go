@@ -82,6 +82,8 @@ const (
 	TypeWarnings Type = 31 // WarningsRequest → WarningsReply: the warnings of a job by idle.warn and age.warn
 	TypeExited   Type = 32 // ExitedRequest → Empty: how the command of a job has ended
 	TypeAccount  Type = 33 // AccountRequest → AccountReply: a sentence about what a job has used, waited for and was refused
+	TypeBind     Type = 34 // BindRequest → JobOpenReply: opens a job for all processes of a cgroup
+	TypeUnbind   Type = 35 // UnbindRequest → AccountReply: closes such a job
 	ReplyBit     Type = 0x8000
 )
 
@@ -547,6 +549,44 @@ type JobOpenReply struct {
 	Reserved uint32
 	Device   [PageSlots]JobDevice
 	Text     Text // after a refusal the reason and the holder; otherwise the build of the library that the rule chooses: BuildNoExports or empty
+}
+
+// BindRequest opens a job for all processes in a cgroup and in the cgroups below it: a binding. It waits for the job's
+// reservation. Only a privileged user may send it. If the cgroup has a job with the same name, limits and options, the
+// reply is that of this job.
+type BindRequest struct {
+	// Job has the limits and the command. Its WaitMillis and JobNoWait are about the opening alone. The other flags
+	// that are accepted are JobWait, JobPerProcess and JobProcessor.
+	Job        JobOpenRequest
+	Cgroup     Text      // path as in /proc/PID/cgroup, or below the mount point of a hierarchy
+	Name       ShortText // see CheckBindingName
+	Container  ShortText // ID of the container, by which Unbind finds the job; empty: none
+	Until      uint32    // UntilGone, UntilClosed or UntilIdle
+	Flags      uint32    // BindLossOpen, BindContextsInside
+	IdleMillis uint64    // with UntilIdle: milliseconds without a process after which the job is closed
+}
+
+// The end of a binding (BindRequest.Until). All end with Unbind, and with the end of the cgroup's folder unless
+// UntilClosed is set.
+const (
+	UntilGone   uint32 = 0 // when the cgroup's folder is removed, or removed and made again
+	UntilClosed uint32 = 1 // only with Unbind
+	UntilIdle   uint32 = 2 // also when no process was in the cgroup for IdleMillis
+)
+
+// Flags of BindRequest.
+const (
+	BindLossOpen       uint32 = 1 // without a daemon, programs continue without limits; otherwise they get no device memory
+	BindContextsInside uint32 = 2 // contexts are charged to the job's budget
+)
+
+// UnbindRequest closes a binding, found by one of its fields; the others are zero. Programs of the job keep what they
+// use.
+type UnbindRequest struct {
+	ID        uint64 // the job's number
+	Cgroup    Text   // as in BindRequest
+	Name      ShortText
+	Container ShortText
 }
 
 // JobCloseRequest gives back a job's claim, slots and reservation. The job itself ends with its last process.

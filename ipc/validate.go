@@ -42,6 +42,10 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate(LimitProcess, LimitRule)
 	case *CgroupRequest:
 		return firstError(m.Limit.validate(LimitCgroup, LimitCgroup), text("CgroupRequest.Path", &m.Path))
+	case *BindRequest:
+		return m.validate()
+	case *UnbindRequest:
+		return text("UnbindRequest.Cgroup", &m.Cgroup)
 	case *WaitingReply:
 		return firstError(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
 	case *JobOpenReply:
@@ -163,6 +167,21 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 	}
 	return firstError(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
 		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry|JobProcessor|JobEmptiest))
+}
+
+func (m *BindRequest) validate() *ProtocolError {
+	if err := firstError(m.Job.validate(), text("BindRequest.Cgroup", &m.Cgroup), upTo("BindRequest.Until", m.Until, UntilIdle),
+		bits("BindRequest.Flags", m.Flags, BindLossOpen|BindContextsInside),
+		bits("BindRequest.Job.Flags", m.Job.Flags, JobPerProcess|JobWait|JobNoWait|JobProcessor)); err != nil {
+		return err
+	}
+	if (m.Until == UntilIdle) != (m.IdleMillis != 0) {
+		return refuse(StatusRange, "BindRequest.IdleMillis is %d, and Until is %d: only UntilIdle (%d) has a time", m.IdleMillis, m.Until, UntilIdle)
+	}
+	if wrong := CheckBindingName(m.Name.String()); wrong != nil {
+		return refuse(StatusRange, "BindRequest.Name %q cannot be a name: %v", m.Name, wrong)
+	}
+	return nil
 }
 
 // validate checks the request and that its target lies between from and to.

@@ -6,6 +6,7 @@ package ipc
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -109,6 +110,15 @@ func (t *Text) Name() string {
 // CheckName returns the reason why name cannot be a job's name; nil: it can. A number is refused because it could be
 // taken for a PID or a job's number.
 func CheckName(name string) error {
+	if strings.Contains(name, "/") {
+		return errors.New("it has a slash")
+	}
+	return CheckBindingName(name)
+}
+
+// CheckBindingName returns the reason why name cannot be the name of a cgroup's job; nil: it can. It may have
+// slashes.
+func CheckBindingName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("it is empty")
@@ -116,14 +126,37 @@ func CheckName(name string) error {
 		return fmt.Errorf("it has %d bytes, the most is %d", len(name), MaxName)
 	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return errors.New("it has a character that cannot be printed")
-	case strings.Contains(name, "/"):
-		return errors.New("it has a slash")
 	case name != strings.TrimSpace(name), name[0] == '-':
 		return errors.New("it begins with a space or \"-\", or ends with a space")
 	case strings.Trim(name, "0123456789") == "":
 		return errors.New("it is a number, as a PID is")
 	}
 	return nil
+}
+
+// BindingName shortens a name to MaxName bytes: if it is longer, a hash replaces its middle. So a long name keeps its
+// beginning and its end, and two long names differ.
+func BindingName(name string) string {
+	if len(name) <= MaxName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	hash := "~" + hex.EncodeToString(sum[:4]) + "~"
+	head := (MaxName - len(hash)) / 2
+	for head > 0 && !utf8.RuneStart(name[head]) {
+		head--
+	}
+	tail := len(name) - (MaxName - len(hash) - head)
+	for tail < len(name) && !utf8.RuneStart(name[tail]) {
+		tail++
+	}
+	return name[:head] + hash + name[tail:]
+}
+
+// MakeName converts a name of at most MaxName bytes to a ShortText.
+func MakeName(name string) (t ShortText) {
+	copy(t[:], name)
+	return t
 }
 
 // NewToken returns a new secret from the kernel's random numbers.

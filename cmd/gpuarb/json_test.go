@@ -34,14 +34,14 @@ var printed = map[string]reflect.Type{
 	"plan --min": reflect.TypeFor[reservationPlan](), "plan --streams": reflect.TypeFor[plan](),
 	"why": reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 	"limit --dry-run": reflect.TypeFor[[]limitCheck](),
-	"report":          reflect.TypeFor[[]report.Total](), "history": reflect.TypeFor[[]report.EndedJob](), "suggest": reflect.TypeFor[need](),
+	"report":          reflect.TypeFor[[]report.Total](), "history": reflect.TypeFor[[]report.EndedJob](), "suggest": reflect.TypeFor[need](), "job list": reflect.TypeFor[[]report.Binding](),
 }
 
 // withoutJSON lists the commands that print no data, with the reason of each.
 var withoutJSON = map[string]string{
 	"run": "the output is the program's", "queue cancel": "it prints nothing", "enable": "it prints what it does, for people; status has the data",
 	"disable": "as enable", "completion": "a shell's script", "help": "for people", "top": "a screen; ps, jobs and devices have its data",
-	"metrics": "Prometheus' format",
+	"metrics": "Prometheus' format", "job open": "it prints one number", "job close": "it prints a sentence",
 }
 
 // key is a row of a table in docs/reference/json.md.

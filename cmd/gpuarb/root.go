@@ -21,7 +21,7 @@ import (
 func (a *app) run(args []string) int {
 	root := a.rootCommand()
 	if command, rest, err := root.Find(args); err == nil && command.Flags().Lookup(waitFlag) != nil {
-		args = append([]string{command.Name()}, joinWait(command.Flags(), rest)...)
+		args = append(strings.Fields(command.CommandPath())[1:], joinWait(command.Flags(), rest)...)
 	}
 	root.SetArgs(args)
 	var help bytes.Buffer // a buffer, because cobra ignores errors of writing its text
@@ -106,6 +106,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.jobsCommand(),
 		a.whyCommand(),
 		a.claimCommand(),
+		a.jobCommand(),
 		a.keeperCommand(),
 		a.queueCommand(),
 		a.devicesCommand(),

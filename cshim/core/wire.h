@@ -57,6 +57,8 @@
 #define GA_TYPE_WARNINGS 0x1fu
 #define GA_TYPE_EXITED 0x20u
 #define GA_TYPE_ACCOUNT 0x21u
+#define GA_TYPE_BIND 0x22u
+#define GA_TYPE_UNBIND 0x23u
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -518,6 +520,41 @@ _Static_assert(offsetof(struct ga_wire_job_open_reply, devices) == 32, "JobOpenR
 _Static_assert(offsetof(struct ga_wire_job_open_reply, reserved) == 36, "JobOpenReply.Reserved");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, device) == 40, "JobOpenReply.Device");
 _Static_assert(offsetof(struct ga_wire_job_open_reply, text) == 1064, "JobOpenReply.Text");
+
+struct ga_wire_bind_request {
+    struct ga_wire_job_open_request job;
+    uint8_t cgroup[512];
+    uint8_t name[64];
+    uint8_t container[64];
+    uint32_t until;
+    uint32_t flags;
+    uint64_t idle_millis;
+};
+_Static_assert(sizeof(struct ga_wire_bind_request) == 1344, "BindRequest");
+_Static_assert(offsetof(struct ga_wire_bind_request, job) == 0, "BindRequest.Job");
+_Static_assert(offsetof(struct ga_wire_bind_request, cgroup) == 688, "BindRequest.Cgroup");
+_Static_assert(offsetof(struct ga_wire_bind_request, name) == 1200, "BindRequest.Name");
+_Static_assert(offsetof(struct ga_wire_bind_request, container) == 1264, "BindRequest.Container");
+_Static_assert(offsetof(struct ga_wire_bind_request, until) == 1328, "BindRequest.Until");
+_Static_assert(offsetof(struct ga_wire_bind_request, flags) == 1332, "BindRequest.Flags");
+_Static_assert(offsetof(struct ga_wire_bind_request, idle_millis) == 1336, "BindRequest.IdleMillis");
+#define GA_UNTIL_GONE 0x0u
+#define GA_UNTIL_CLOSED 0x1u
+#define GA_UNTIL_IDLE 0x2u
+#define GA_BIND_LOSS_OPEN 0x1u
+#define GA_BIND_CONTEXTS_INSIDE 0x2u
+
+struct ga_wire_unbind_request {
+    uint64_t id;
+    uint8_t cgroup[512];
+    uint8_t name[64];
+    uint8_t container[64];
+};
+_Static_assert(sizeof(struct ga_wire_unbind_request) == 648, "UnbindRequest");
+_Static_assert(offsetof(struct ga_wire_unbind_request, id) == 0, "UnbindRequest.ID");
+_Static_assert(offsetof(struct ga_wire_unbind_request, cgroup) == 8, "UnbindRequest.Cgroup");
+_Static_assert(offsetof(struct ga_wire_unbind_request, name) == 520, "UnbindRequest.Name");
+_Static_assert(offsetof(struct ga_wire_unbind_request, container) == 584, "UnbindRequest.Container");
 
 struct ga_wire_job_close_request {
     uint8_t job[16];

@@ -284,6 +284,7 @@ type JobState struct {
 	Pressure   PressureState    `json:"pressure"`
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
+	Bound      string           `json:"bound,omitempty"` // cgroup whose processes are the job (gpuarb job open); "": a program opened it
 }
 
 // JobDeviceState is the account of a job on one device. Its limits hold for each device separately.

@@ -12,6 +12,7 @@ const (
 	MaxLimits   = 4096
 	MaxThreads  = 1 << 16 // threads that hold objects, of all leases
 	MaxCgroups  = 1024    // cgroups with limits
+	MaxBindings = 1024    // cgroups with jobs
 	MaxDevices  = 32      // devices of a job
 	textSize    = 128
 	pathSize    = 512 // longest path of a cgroup, with the terminating NUL

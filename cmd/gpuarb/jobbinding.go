@@ -1,0 +1,232 @@
+package main
+
+// This file turns the flags of `gpuarb job open` into the job of a cgroup. job.go calls it; joboci.go
+// reads the state that an OCI hook gets.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/spf13/pflag"
+)
+
+// bindOptions are the flags of `gpuarb job open`.
+type bindOptions struct {
+	cgroup   string
+	cgroupOf int
+	oci      bool
+	memory   string
+	min      string
+	streams  int
+	priority int
+	device   string
+	contexts string
+	name     string
+	wait     string
+	onLoss   string
+	until    string
+}
+
+// Values of flags.
+const (
+	contextsInside  = "inside"
+	contextsOutside = "outside"
+	lossClosed      = "closed"
+	lossOpen        = "open"
+	untilGone       = "gone"
+	untilClosed     = "closed"
+	untilIdle       = "idle="
+)
+
+// Annotations of a container that `gpuarb job open --oci` reads.
+const (
+	annotationMemory = "gpuarb.dev/memory"
+	annotationName   = "gpuarb.dev/name"
+)
+
+// binding returns the job that the flags describe, without its devices.
+func (o *bindOptions) binding(flags *pflag.FlagSet) (b ipc.Binding, err error) {
+	if err := o.place(&b); err != nil {
+		return b, err
+	}
+	if o.memory != "" || !o.oci {
+		if err := setMemory(&b, o.memory); err != nil {
+			return b, fmt.Errorf("--memory: %w", err)
+		}
+	}
+	if o.name != "" {
+		b.Name = o.name
+	}
+	if wrong := ipc.CheckBindingName(ipc.BindingName(b.Name)); wrong != nil {
+		return b, fmt.Errorf("--name: %q cannot be a job's name: %w", b.Name, wrong)
+	}
+	if o.min != "" {
+		size, err := accounting.ParseSize(o.min)
+		if err != nil {
+			return b, fmt.Errorf("--min: %w", err)
+		}
+		if b.Min, b.MinShare = shim.WireSize(size); size.Max {
+			b.Min, b.MinShare = b.Memory, b.MemoryShare
+		}
+	}
+	switch {
+	case flags.Changed("streams") && (o.streams < 1 || o.streams > math.MaxInt32):
+		return b, fmt.Errorf("--streams: %d is no limit; write a number from 1 to %d", o.streams, math.MaxInt32)
+	case o.priority < math.MinInt16 || o.priority > math.MaxInt16:
+		return b, fmt.Errorf("--priority: %d is not from %d to %d", o.priority, math.MinInt16, math.MaxInt16)
+	case o.contexts != contextsInside && o.contexts != contextsOutside:
+		return b, fmt.Errorf("--contexts: %q is neither inside nor outside", o.contexts)
+	case o.onLoss != lossClosed && o.onLoss != lossOpen:
+		return b, fmt.Errorf("--on-loss: %q is neither closed nor open", o.onLoss)
+	}
+	b.Streams, b.Priority = uint32(o.streams), int32(o.priority)
+	if o.contexts == contextsInside {
+		b.Flags |= ipc.BindContextsInside
+	}
+	if o.onLoss == lossOpen {
+		b.Flags |= ipc.BindLossOpen
+	}
+	if err := o.setUntil(&b); err != nil {
+		return b, err
+	}
+	return b, o.setWait(&b)
+}
+
+// setMemory sets the budget from text.
+func setMemory(b *ipc.Binding, text string) error {
+	if text == "" {
+		return errors.New("it is missing: write the budget of all processes together, as 4G or 25%")
+	}
+	size, err := accounting.ParseSize(text)
+	switch {
+	case err != nil:
+		return err
+	case size == (accounting.Size{}):
+		return errors.New("programs without any device memory need no GPU; write more than 0")
+	}
+	b.Memory, b.MemoryShare = shim.WireSize(size)
+	return nil
+}
+
+// place sets the cgroup, and the name that the job has without --name.
+func (o *bindOptions) place(b *ipc.Binding) error {
+	given := 0
+	for _, is := range []bool{o.cgroup != "", o.cgroupOf != 0, o.oci} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return errors.New("give one of --cgroup PATH, --cgroup-of PID and --oci")
+	case o.oci:
+		return o.fromOCI(b)
+	case o.cgroupOf != 0:
+		facts, err := procfacts.NewReader().Facts(o.cgroupOf)
+		if err != nil {
+			return fmt.Errorf("--cgroup-of: %w", err)
+		}
+		if facts.Cgroup == "/" {
+			return fmt.Errorf("--cgroup-of: process %d is in no cgroup but the root, which can have no job", o.cgroupOf)
+		}
+		b.Cgroup = facts.Cgroup
+	default:
+		b.Cgroup = strings.TrimRight(o.cgroup, "/")
+	}
+	b.Name = b.Cgroup[strings.LastIndex(b.Cgroup, "/")+1:]
+	return nil
+}
+
+// setUntil sets when the job closes by itself.
+func (o *bindOptions) setUntil(b *ipc.Binding) error {
+	idle, isIdle := strings.CutPrefix(o.until, untilIdle)
+	switch {
+	case o.until == untilGone:
+	case o.until == untilClosed:
+		b.Until = ipc.UntilClosed
+	case isIdle:
+		limit, err := parseWait(idle)
+		if err != nil {
+			return fmt.Errorf("--until idle: %w", err)
+		}
+		b.Until, b.Idle = ipc.UntilIdle, limit
+	default:
+		return fmt.Errorf("--until: %q is none of gone, closed and idle=10m", o.until)
+	}
+	return nil
+}
+
+// setWait sets how long the opening may wait.
+func (o *bindOptions) setWait(b *ipc.Binding) error {
+	switch {
+	case o.wait == "":
+	case o.oci:
+		return errors.New("--wait: a hook must not wait, because the runtime ends it: leave --wait out, and let the engine try again")
+	case o.wait == waitMax:
+		b.Wait = -1
+	default:
+		limit, err := parseWait(o.wait)
+		if err != nil {
+			return fmt.Errorf("--wait: %w", err)
+		}
+		b.Wait = limit
+	}
+	return nil
+}
+
+// devices returns the indices of the devices that --device names.
+func (o *bindOptions) devices(ctx context.Context, client *ipc.Client) (indices []int, err error) {
+	if o.device == "" {
+		return nil, nil
+	}
+	s, err := snapshotOf(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	for name := range strings.SplitSeq(o.device, ",") {
+		found, err := findDevice(s.Devices, strings.TrimSpace(name))
+		if err != nil {
+			return nil, fail(exitUnavailable, "--device: %w", err)
+		}
+		if !slices.Contains(indices, found.Index) {
+			indices = append(indices, found.Index)
+		}
+	}
+	return indices, nil
+}
+
+// fromOCI sets the cgroup, the container, and what the annotations say of memory and name.
+func (o *bindOptions) fromOCI(b *ipc.Binding) error {
+	state, err := readOCIState(os.Stdin)
+	if err != nil {
+		return fmt.Errorf("--oci: %w", err)
+	}
+	if state.PID <= 0 {
+		return fmt.Errorf("--oci: the state of container %s has no pid: this must be a createRuntime hook", state.ID)
+	}
+	if b.Cgroup, err = containerCgroup(state.PID); err != nil {
+		return fmt.Errorf("--oci: container %s: %w", state.ID, err)
+	}
+	b.Container, b.Name, b.Memory = state.ID, state.ID, ipc.NoLimit
+	if name := state.Annotations[annotationName]; name != "" {
+		b.Name = name
+	}
+	switch memory := state.Annotations[annotationMemory]; {
+	case memory != "" && o.memory == "":
+		if err := setMemory(b, memory); err != nil {
+			return fmt.Errorf("--oci: annotation %s: %w", annotationMemory, err)
+		}
+	case o.memory == "":
+		return fmt.Errorf("--oci: container %s has no annotation %s: give it one, or pass --memory", state.ID, annotationMemory)
+	}
+	return nil
+}

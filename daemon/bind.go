@@ -1,0 +1,251 @@
+package daemon
+
+// This file answers requests for jobs of cgroups: `gpuarb job open` and `gpuarb job close`. bindings.go has their
+// life; jobopen.go answers requests for jobs of programs.
+
+import (
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/internal/faults"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/internal/statefile"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// bind opens the job of a cgroup. If it must wait for its reservation, the reply is sent when it has it.
+func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
+	d, peer := cl.d, cl.conn.Peer()
+	if !peer.Privileged {
+		return refused(ipc.StatusPermission, "only root may open the job of a cgroup%s", wording.NotRoot(peer.Namespace))
+	}
+	if req.Job.Flags&ipc.JobNoWait != 0 {
+		cl.awaitOrphans()
+	}
+	at, err := locateCgroup(req.Cgroup.String())
+	if err != nil {
+		return err
+	}
+	at.until, at.idle, at.used = req.Until, time.Duration(req.IdleMillis)*time.Millisecond, d.now()
+	at.lossOpen, at.container = req.Flags&ipc.BindLossOpen != 0, req.Container.String()
+	d.checkBindings(at.path)
+	proc := rules.Process{UID: peer.UID, GID: peer.GID, User: d.inv.UserName(peer.UID), Privileged: true, Namespace: peer.Namespace,
+		Command: req.Job.Command.String(), Cgroup: at.path}
+	rep, waits, err := d.openBinding(cl, h, &req, at, proc)
+	var refusal *arbiter.Result
+	switch {
+	case errors.As(err, &refusal):
+		return cl.replyJobRefusal(h, refusal)
+	case err != nil, waits:
+		return err
+	}
+	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
+}
+
+// openBinding opens the job of a cgroup, or parks the request for it.
+func (d *Daemon) openBinding(cl *client, h ipc.Header, r *ipc.BindRequest, at *binding, proc rules.Process) (rep ipc.JobOpenReply, waits bool, err error) {
+	own, err := procfacts.Here.Cgroups(cl.conn.Peer().PID)
+	if err != nil {
+		return rep, false, err
+	}
+	cl.takeLock()
+	defer d.unlock()
+	if j, err := d.sameBindingLocked(r, at); err != nil {
+		return rep, false, err
+	} else if j != nil {
+		return d.bindReplyLocked(j), false, nil
+	}
+	if err := d.checkBindingLocked(cl, r, at, own); err != nil {
+		return rep, false, err
+	}
+	j, info, err := d.addBindingLocked(r, at, proc)
+	if err != nil {
+		return rep, false, err
+	}
+	if info.Waiting != 0 {
+		d.parkLocked(cl, "", h, info.Waiting, func(dec arbiter.Result) (receipt, func() error) { return cl.bindDecidedLocked(h, j, dec) })
+		return rep, true, nil
+	}
+	d.commitBindingLocked(j, info)
+	j.repliedTo = cl
+	cl.noteReceiptLocked(receipt{job: j})
+	return d.bindReplyLocked(j), false, nil
+}
+
+// sameBindingLocked returns the job that the cgroup of a request has already, if it is what the request asks for. So an
+// opener may repeat its request.
+func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error) {
+	j := d.bindings[at.path]
+	if j == nil {
+		return nil, nil
+	}
+	is, b, name := d.file.Jobs.At(j.index), j.bound, r.Name.String()
+	switch {
+	case !j.open:
+		return nil, refused(ipc.StatusBusy, "the job %s of cgroup %s is being opened, and waits for its reservation", nameOf(is), at.path)
+	case nameOf(is) != name:
+		return nil, refused(ipc.StatusRange, "cgroup %s has the job %s: close that one first (gpuarb job close --cgroup %s)", at.path, nameOf(is), at.path)
+	}
+	want := bindingRecord(r, is.UID, is.GID, is.Token)
+	if want.Max != is.Max || want.MaxPerMille != is.MaxPerMille || want.Min != is.Min || want.MinPerMille != is.MinPerMille ||
+		want.Streams != is.Streams || want.Priority != is.Priority || want.Flags != is.Flags || want.Asked != is.Asked || want.AskedFor != is.AskedFor ||
+		b.until != at.until || b.idle != at.idle || b.lossOpen != at.lossOpen || b.container != at.container {
+		return nil, refused(ipc.StatusRange, "cgroup %s has the job %s already, with other limits or options: close that one first (gpuarb job close --cgroup %s)",
+			at.path, name, at.path)
+	}
+	return j, nil
+}
+
+// checkBindingLocked returns an error if the job of a cgroup may not be opened. own are the cgroups of the opener.
+func (d *Daemon) checkBindingLocked(cl *client, r *ipc.BindRequest, at *binding, own []string) error {
+	name := r.Name.String()
+	for _, j := range d.bindings {
+		if nameOf(d.file.Jobs.At(j.index)) == name {
+			return refused(ipc.StatusRange, "the job of cgroup %s has the name %s already: give this one another, or close that one", j.bound.path, name)
+		}
+	}
+	if err := d.mayBindLocked(cl, at.path, own); err != nil {
+		return err
+	}
+	switch {
+	case len(d.bindings) >= statefile.MaxBindings:
+		return refused(ipc.StatusTooMany, "%d cgroups have jobs, the most that there can be: close some (`gpuarb job list` lists them)", len(d.bindings))
+	case d.nestedLocked(at.path) > maxNested:
+		return refused(ipc.StatusTooMany, "jobs of %d cgroups would lie in one another, the most is %d", d.nestedLocked(at.path), maxNested)
+	}
+	return d.checkJobLocked(cl.conn.Peer(), &r.Job)
+}
+
+// mayBindLocked returns an error if the peer itself is in the cgroup of a binding, and path does not lie below that
+// cgroup. own are the cgroups of the peer.
+func (d *Daemon) mayBindLocked(cl *client, path string, own []string) error {
+	outer := d.bindingOfLocked(func(yield func(string) bool) {
+		for _, at := range own {
+			if !yield(at) {
+				return
+			}
+		}
+	})
+	if outer == nil {
+		return nil
+	}
+	for at := filepath.Dir(path); at != "/"; at = filepath.Dir(at) {
+		if at == outer.bound.path {
+			return nil
+		}
+	}
+	return refused(ipc.StatusPermission, "process %d is in the job of cgroup %s: it may open and close only jobs of cgroups below", cl.conn.Peer().PID, outer.bound.path)
+}
+
+// bindingRecord returns the record of the job that a request asks for.
+func bindingRecord(r *ipc.BindRequest, uid, gid uint32, token ipc.Token) statefile.Job {
+	q := &r.Job
+	record := statefile.Job{Run: 1, Token: token, UID: uid, GID: gid, Flags: q.Flags &^ (ipc.JobProcessor | ipc.JobNoWait), Streams: q.Streams,
+		Max: q.Memory, MaxPerMille: q.MemoryShare, Min: q.Min, MinPerMille: q.MinShare, Priority: q.Priority, Asked: q.Devices, AskedFor: q.Device}
+	statefile.SetTexts(&record.Command, q.Command.String(), r.Name.String())
+	return record
+}
+
+// boundRequest converts the record of a cgroup's job for the arbiter.
+func (b *binding) boundRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
+	request := jobRequest(proc, r)
+	request.Cgroup = b.path
+	return request
+}
+
+// addBindingLocked adds the job of a cgroup to the arbiter. Until commitBindingLocked commits its records, they count
+// as free.
+func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Process) (*job, arbiter.JobInfo, error) {
+	var none arbiter.JobInfo
+	index, record, err := d.file.Jobs.New()
+	if err != nil {
+		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open, the most of all users: end some (`gpuarb jobs` lists them)", statefile.MaxJobs)
+	}
+	*record = bindingRecord(r, proc.UID, proc.GID, ipc.NewToken())
+	request := at.boundRequest(proc, record)
+	request.Command, request.OpenNow = r.Job.Command.String(), r.Job.Flags&ipc.JobNoWait != 0
+	switch {
+	case r.Job.WaitMillis == ipc.NoLimit:
+		request.OpenWithin = rules.NoTimeout
+	default:
+		request.OpenWithin = time.Duration(min(r.Job.WaitMillis, maxWaitMillis)) * time.Millisecond
+	}
+	info, err := d.arb.OpenJob(d.now(), request)
+	if err != nil {
+		d.file.Jobs.Free(index)
+		return nil, none, err
+	}
+	record.ID = uint64(info.ID)
+	faults.At("binding.opened")
+	j := newJob(index, record)
+	j.namespace, j.bound = proc.Namespace, at
+	d.enterJobLocked(j)
+	d.bindings[at.path] = j
+	return j, info, nil
+}
+
+// commitBindingLocked records the job of a cgroup. From here on it survives the daemon.
+func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
+	d.commitJobLocked(j, info)
+	j.bound.used = d.now()
+}
+
+// bindReplyLocked returns the reply to the opener. It does not tell the token, because the job's processes need none.
+func (d *Daemon) bindReplyLocked(j *job) ipc.JobOpenReply {
+	rep := d.openReplyLocked(j)
+	rep.Job = ipc.Token{}
+	return rep
+}
+
+// bindDecidedLocked applies the decision for the job of a cgroup that waited.
+func (cl *client) bindDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (receipt, func() error) {
+	d := cl.d
+	if dec.Job == nil || d.jobs[j.token] != j || j.closed {
+		d.endRunnerLocked(j)
+		if dec.Granted {
+			dec = arbiter.Result{Reason: arbiter.ReasonCancelled, Explain: "the cgroup has gone"}
+		}
+		return receipt{}, func() error { return cl.replyJobRefusal(h, &dec) }
+	}
+	d.commitBindingLocked(j, *dec.Job)
+	j.repliedTo = cl
+	rep := d.bindReplyLocked(j)
+	return receipt{job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
+}
+
+// unbind closes the job of a cgroup, and returns what its programs have used.
+func (cl *client) unbind(r *ipc.UnbindRequest) (rep ipc.AccountReply, err error) {
+	d, peer := cl.d, cl.conn.Peer()
+	if !peer.Privileged {
+		return rep, refused(ipc.StatusPermission, "only root may close the job of a cgroup%s", wording.NotRoot(peer.Namespace))
+	}
+	path := ""
+	if text := r.Cgroup.String(); text != "" {
+		path = cgroupPath(text)
+	}
+	own, err := procfacts.Here.Cgroups(peer.PID)
+	if err != nil {
+		return rep, err
+	}
+	cl.takeLock()
+	defer d.unlock()
+	for _, j := range d.bindings {
+		if r.ID != 0 && uint64(j.id) == r.ID || path != "" && j.bound.path == path ||
+			r.Name != (ipc.ShortText{}) && nameOf(d.file.Jobs.At(j.index)) == r.Name.String() ||
+			r.Container != (ipc.ShortText{}) && j.bound.container == r.Container.String() {
+			if err := d.mayBindLocked(cl, j.bound.path, own); err != nil {
+				return rep, err
+			}
+			if tally, known := d.arb.Tally(d.now(), j.id); known {
+				rep.Text = ipc.MakeText(tally.Account())
+			}
+			d.closeBindingLocked(j)
+			return rep, nil
+		}
+	}
+	return rep, refused(ipc.StatusNoSession, "no cgroup has this job (any more); `gpuarb job list` lists those that there are")
+}

@@ -1,0 +1,189 @@
+package daemon
+
+// This file has the jobs of cgroups (bindings): which process belongs to which, and how a binding ends by itself.
+// bind.go answers requests for them; jobs.go has the life of a job in general. hello.go asks for the job of a client.
+//
+// The identity of a cgroup is its path and the inode number of its folder. A cgroup at the same path that was made
+// later is another one, and gets nothing of the job.
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// maxNested is the number of bindings that may lie in one another.
+const maxNested = 16
+
+// hierarchyOf returns the index of the mount point below which a path lies; -1: it lies below none.
+func hierarchyOf(points []string, path string) int {
+	return slices.IndexFunc(points, func(point string) bool { return strings.HasPrefix(path, point+"/") })
+}
+
+// cgroupPath returns the path of a cgroup in its hierarchy. text is that path, or the path of the cgroup's folder.
+func cgroupPath(text string) string {
+	points := hierarchies()
+	if i := hierarchyOf(points, text); i >= 0 {
+		return strings.TrimPrefix(text, points[i])
+	}
+	return text
+}
+
+// locateCgroup finds the cgroup that a request names, by its path in a hierarchy or by the path of its folder.
+func locateCgroup(text string) (*binding, error) {
+	points, path := hierarchies(), text
+	if i := hierarchyOf(points, text); i >= 0 {
+		path, points = strings.TrimPrefix(text, points[i]), points[i:i+1]
+	}
+	if err := rules.CheckCgroup(path); err != nil {
+		return nil, err
+	}
+	for _, point := range points {
+		dir := filepath.Join(point, path)
+		if folder := inodeAt(dir); folder != 0 {
+			return &binding{path: path, folder: folder, dir: dir}, nil
+		}
+	}
+	return nil, rules.Wrong(rules.ErrRange, "there is no cgroup %s in any hierarchy: the job of a cgroup is opened after the cgroup was made", path)
+}
+
+// bindingOfLocked returns the job of the deepest binding around these cgroups; nil: none is around them.
+func (d *Daemon) bindingOfLocked(in func(yield func(string) bool)) (deepest *job) {
+	if len(d.bindings) == 0 {
+		return nil
+	}
+	depth := 0
+	for at := range in {
+		for path := accounting.CgroupOf(at); path != "/"; path = filepath.Dir(path) {
+			if j := d.bindings[path]; j != nil {
+				if n := strings.Count(path, "/"); n > depth {
+					deepest, depth = j, n
+				}
+				break
+			}
+		}
+	}
+	return deepest
+}
+
+// jobOfProcessLocked returns the job of a client. The kernel's word comes first: a process in the cgroup of a binding
+// belongs to that binding's job. token is the job that its environment names.
+func (d *Daemon) jobOfProcessLocked(token ipc.Token, peer ipc.Peer, proc *rules.Process) (arbiter.JobID, error) {
+	j := d.bindingOfLocked(proc.Cgroups)
+	switch {
+	case j == nil:
+		return d.jobOfLocked(token, peer)
+	case !j.open:
+		return 0, refused(ipc.StatusPermission, "the job of cgroup %s still waits for its reservation: start the program when it has it", j.bound.path)
+	}
+	return j.id, nil
+}
+
+// checkBindings closes the jobs of cgroups whose folders are gone or were made again, and of those that were idle for
+// too long. If in is given, it checks only bindings around these cgroups.
+func (d *Daemon) checkBindings(in ...string) {
+	ended := map[*job]string{}
+	for j, b := range d.bindingsAround(in) {
+		switch {
+		case b.until == ipc.UntilClosed:
+		case inodeAt(b.dir) != b.folder:
+			ended[j] = "its folder is gone"
+		case in == nil && b.until == ipc.UntilIdle && !populated(b.dir):
+			if d.now().Sub(b.used) >= b.idle {
+				ended[j] = "no process was in it for " + b.idle.String()
+			}
+		case in == nil && b.until == ipc.UntilIdle:
+			d.lock()
+			j.bound.used = d.now()
+			d.unlock()
+		}
+	}
+	if len(ended) == 0 {
+		return
+	}
+	d.reaper.Sync() // first end the sessions of clients that ran there and have ended
+	d.lock()
+	defer d.unlock()
+	for j, why := range ended {
+		if d.stopping() || j.closed {
+			continue
+		}
+		d.log.Info("the job of a cgroup is closed: "+why, "job", j.id, "cgroup", j.bound.path)
+		d.closeBindingLocked(j)
+	}
+}
+
+// bindingsAround returns a copy of the open bindings around these cgroups, or of all if none is given.
+func (d *Daemon) bindingsAround(in []string) map[*job]binding {
+	d.lock()
+	defer d.unlock()
+	around := make(map[*job]binding)
+	if in == nil {
+		for _, j := range d.bindings {
+			around[j] = *j.bound
+		}
+	}
+	for _, at := range in {
+		if len(d.bindings) == 0 {
+			break
+		}
+		for path := accounting.CgroupOf(at); path != "/"; path = filepath.Dir(path) {
+			if j := d.bindings[path]; j != nil {
+				around[j] = *j.bound
+			}
+		}
+	}
+	return around
+}
+
+// closeBindingLocked closes the job of a cgroup. Its programs keep what they use, and it ends with the last of them.
+func (d *Daemon) closeBindingLocked(j *job) {
+	d.arb.ReleaseJob(d.now(), j.id)
+	d.file.Jobs.At(j.index).Released = jobReleased
+	d.endRunnerLocked(j)
+}
+
+// populated reports whether a process is in a cgroup or below it. It returns true if that cannot be read.
+func populated(dir string) bool {
+	if events, err := os.ReadFile(filepath.Join(dir, "cgroup.events")); err == nil {
+		return !strings.Contains(string(events), "populated 0")
+	}
+	found := errors.New("found")
+	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() {
+			return nil // the cgroup may just have been removed
+		}
+		if procs, err := os.ReadFile(filepath.Join(at, "cgroup.procs")); err == nil && len(procs) > 0 {
+			return found
+		}
+		return nil
+	})
+	return err != nil
+}
+
+// nestedLocked returns how many bindings lie in one another if one is opened at path.
+func (d *Daemon) nestedLocked(path string) (deepest int) {
+	depth := func(at string) (n int) {
+		for ; at != "/"; at = filepath.Dir(at) {
+			if d.bindings[at] != nil || at == path {
+				n++
+			}
+		}
+		return n
+	}
+	deepest = depth(path)
+	for at := range d.bindings {
+		if accounting.InCgroup(at, path) {
+			deepest = max(deepest, depth(at))
+		}
+	}
+	return deepest
+}

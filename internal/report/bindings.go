@@ -1,0 +1,73 @@
+package report
+
+// This file lists the jobs of cgroups, for `gpuarb job list`. holders.go lists all jobs with what they hold.
+
+import (
+	"io"
+	"strconv"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/internal/figures"
+)
+
+// Binding is the job of a cgroup on one device.
+type Binding struct {
+	Job       uint64            `json:"job"`
+	Name      string            `json:"job_name"`
+	State     figures.State     `json:"state"`
+	Device    Index             `json:"device"`
+	Max       *accounting.Bytes `json:"max_bytes"` // null: no limit
+	Min       accounting.Bytes  `json:"min_bytes"`
+	Used      accounting.Bytes  `json:"used_bytes"`
+	Peak      accounting.Bytes  `json:"peak_bytes"`
+	Processes []int             `json:"processes"`
+	AgeMs     int64             `json:"age_ms"`
+	Cgroup    string            `json:"cgroup"`
+}
+
+var bindingColumns = []column[Binding]{
+	plain("JOB", right, func(b Binding) string { return strconv.FormatUint(b.Job, 10) }, 0),
+	plain("NAME", left, func(b Binding) string { return Escape(b.Name) }, 0),
+	device(func(b Binding) int { return int(b.Device) }),
+	plain("STATE", left, func(b Binding) string { return string(b.State) }, 3),
+	{"MEMORY", right, func(s Style, b Binding) string {
+		if b.Max == nil {
+			return "-"
+		}
+		return s.amount(*b.Max)
+	}, 0},
+	amount("MIN", func(b Binding) accounting.Bytes { return b.Min }, 2),
+	amount("USED", func(b Binding) accounting.Bytes { return b.Used }, 0),
+	amount("PEAK", func(b Binding) accounting.Bytes { return b.Peak }, 1),
+	number("PROCESSES", func(b Binding) int { return len(b.Processes) }, 4),
+	span("AGE", func(b Binding) int64 { return b.AgeMs }, 5),
+	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) }, 0),
+}
+
+// bindings returns a row for each job of a cgroup and each GPU.
+func bindings(jobs []figures.JobState) (rows []Binding) {
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Bound == "" {
+			continue
+		}
+		for _, d := range j.Devices {
+			if d.Device == accounting.ProcessorIndex {
+				continue
+			}
+			rows = append(rows, Binding{Job: j.ID, Name: j.Name, State: j.State, Device: Index(d.Device), Max: Unless(d.Max, accounting.Max), Min: d.Min,
+				Used: d.Used, Peak: d.Peak, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Cgroup: j.Bound})
+		}
+	}
+	return rows
+}
+
+// Bindings writes the jobs of cgroups as a table.
+func (style Style) Bindings(w io.Writer, jobs []figures.JobState) error {
+	return table(w, style, bindingColumns, bindings(jobs))
+}
+
+// BindingsJSON writes the jobs of cgroups as one JSON array, an object per line.
+func BindingsJSON(w io.Writer, jobs []figures.JobState) error {
+	return jsonLines(w, each(bindings(jobs), func(b Binding) Binding { return b }))
+}

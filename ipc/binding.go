@@ -1,0 +1,99 @@
+package ipc
+
+// This file opens and closes jobs of cgroups (bindings) for Go programs and for `gpuarb job`. claim.go opens jobs of
+// programs; layout.go has BindRequest.
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// Binding describes the job of a cgroup. The zero values of all fields but Cgroup, Memory and Name are the defaults.
+type Binding struct {
+	Cgroup    string // path as in /proc/PID/cgroup, or below the mount point of a hierarchy; the cgroup must exist
+	Name      string // shown with everything that its processes have; longer names are shortened by BindingName
+	Container string // ID by which CloseContainer finds the job; "": none
+	Memory    uint64 // bytes per device, the budget; NoLimit: none, or MemoryShare
+	Min       uint64 // bytes of it that are reserved on each device; 0: none, or MinShare
+	// MemoryShare and MinShare are per mille of each device, in place of Memory (NoLimit) and Min (0).
+	MemoryShare, MinShare uint32
+	Streams               uint32        // most streams of each process on each device; 0: as the rules say
+	Priority              int32         // added to the rule's priority
+	Devices               []int         // indices of the only devices; none: all
+	Until                 uint32        // UntilGone, UntilClosed or UntilIdle
+	Idle                  time.Duration // with UntilIdle: time without a process after which the job is closed
+	Flags                 uint32        // BindLossOpen, BindContextsInside
+	Wait                  time.Duration // longest wait for the reservation; 0: do not wait; negative: without a limit
+	Command               string        // shown to users; "": the name
+}
+
+// request translates b into the message for the daemon.
+func (b *Binding) request() (BindRequest, error) {
+	name := BindingName(b.Name)
+	if wrong := CheckBindingName(name); wrong != nil {
+		return BindRequest{}, refuse(StatusRange, "%q cannot be a job's name: %v", b.Name, wrong)
+	}
+	if len(b.Cgroup) >= TextSize {
+		return BindRequest{}, refuse(StatusRange, "the path of the cgroup has %d bytes, the most is %d", len(b.Cgroup), TextSize-1)
+	}
+	command := b.Command
+	if command == "" {
+		command = name
+	}
+	r := BindRequest{Cgroup: MakeText(b.Cgroup), Name: MakeName(name), Container: MakeName(BindingName(b.Container)),
+		Until: b.Until, Flags: b.Flags, IdleMillis: uint64(b.Idle.Milliseconds()),
+		Job: JobOpenRequest{Memory: b.Memory, MemoryShare: b.MemoryShare, Min: NoLimit, MinShare: b.MinShare, Streams: b.Streams, Priority: b.Priority, Flags: JobProcessor, Command: MakeText(command)}}
+	if b.Min != 0 {
+		r.Job.Min = b.Min
+	}
+	r.Job.setWait(b.Wait)
+	if err := r.Job.setDevices(b.Devices); err != nil {
+		return BindRequest{}, err
+	}
+	return r, nil
+}
+
+// setWait sets how long the opening may wait: 0: not at all; negative: without a limit.
+func (r *JobOpenRequest) setWait(longest time.Duration) {
+	switch {
+	case longest == 0:
+		r.Flags |= JobNoWait
+	case longest < 0:
+		r.WaitMillis = NoLimit
+	default:
+		r.WaitMillis = uint64(min(max(longest.Milliseconds(), 1), math.MaxInt64))
+	}
+}
+
+// OpenBinding opens the job of a cgroup, before or after processes of the cgroup start; it holds those that connect
+// from then on. Only a privileged user may open it. If the same binding is open, its job is returned. onNotice may be nil.
+//
+// Errors are those of Claim, StatusPermission, and StatusRange, which includes a cgroup that does not exist. A daemon
+// of an earlier version answers with StatusUnknownType.
+func (c *Client) OpenBinding(ctx context.Context, b Binding, onNotice func(WaitingReply)) (JobOpenReply, error) {
+	request, err := b.request()
+	if err != nil {
+		return JobOpenReply{}, err
+	}
+	return c.Bind(ctx, request, onNotice)
+}
+
+// Bind sends the request of OpenBinding.
+func (c *Client) Bind(ctx context.Context, request BindRequest, onNotice func(WaitingReply)) (JobOpenReply, error) {
+	var reply JobOpenReply
+	err := CallWaiting(ctx, c, TypeBind, &request, &reply, Wait{OnNotice: onNotice})
+	return reply, err
+}
+
+// CloseBinding closes the binding that one field of the request names, and returns a sentence about what its programs
+// used. StatusNoSession: there is no such binding.
+func (c *Client) CloseBinding(ctx context.Context, request UnbindRequest) (string, error) {
+	reply, err := replyTo[AccountReply](ctx, c, TypeUnbind, request)
+	return reply.Text.String(), err
+}
+
+// CloseContainer closes the binding that was opened for a container.
+func (c *Client) CloseContainer(ctx context.Context, container string) (string, error) {
+	return c.CloseBinding(ctx, UnbindRequest{Container: MakeName(BindingName(container))})
+}
