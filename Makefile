@@ -9,6 +9,7 @@
 #   tests/bench/build.mk      target bench-programs
 #   tests/upgrade/build.mk    target previous
 #   tests/machines/build.mk   other machines
+#   tools/packages/build.mk   the program that writes packages
 # `make test`, `make bench` and `make test-full` run the fragments' targets NAME-test, NAME-bench and
 # NAME-full. All built files lie under build/.
 
@@ -29,6 +30,8 @@ endif
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null | sed 's/^v//')
 LDFLAGS = $(if $(VERSION),-X github.com/gpuarb/gpuarb/internal/version.Version=$(VERSION))
 GOBUILD = $(GO) build -trimpath -ldflags '$(LDFLAGS)'
+# The time in what is built, in seconds: that of the commit, so that each clone builds the same bytes.
+EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))
 export GOFLAGS := $(strip -buildvcs=false $(GOFLAGS))
 export PYTHON
 
@@ -38,7 +41,7 @@ DESTDIR ?=
 
 include tools/lines.mk
 FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk \
-             tests/rig/build.mk tests/upgrade/build.mk tests/machines/build.mk
+             tests/rig/build.mk tests/upgrade/build.mk tests/machines/build.mk tools/packages/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
 FULL_STEPS := $(shell sed -n 's/^\([a-z-]*-full\):.*/\1/p' $(FRAGMENTS))
 C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))
@@ -65,7 +68,7 @@ $(BUILD)/gpuarb: FORCE
 
 # The binaries write their own manual pages and completions, from the texts of their help.
 .PHONY: share
-share: export SOURCE_DATE_EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))
+share: export SOURCE_DATE_EPOCH := $(EPOCH)
 share: $(BUILD)/gpuarbd $(BUILD)/gpuarb
 	$(call line,MAN,$(BUILD)/share)rm -rf $(BUILD)/share && $(BUILD)/gpuarb write-share $(BUILD)/share docs && $(BUILD)/gpuarbd --write-share $(BUILD)/share
 
@@ -187,6 +190,10 @@ install: ## install what `make` built (DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh $(BUILD)
 uninstall: ## remove what `make install` installed, except the configuration
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh --remove
+
+.PHONY: packages
+packages: setup-build build $(BUILD)/tools/nfpm ## write packages for Debian and for distributions with rpm into build/packages/
+	@SOURCE_DATE_EPOCH='$(EPOCH)' GO='$(GO)' VERSION='$(VERSION)' tools/packages/build.sh $(BUILD) $(BUILD)/packages
 
 .PHONY: clean
 clean: ## remove build/

@@ -48,6 +48,7 @@ lint_generated() { "$GO" run ./ipc/genlayout -i ipc/layout.go | diff -u cshim/co
 lint_modules() {
     "$GO" mod tidy -diff
     "$GO" mod verify
+    "$GO" -C tools/packages mod tidy -diff && "$GO" -C tools/packages mod verify
 }
 
 # Builds the packages that must work without cgo. Only packages that call a library of a vendor, or

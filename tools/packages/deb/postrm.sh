@@ -1,0 +1,18 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# dpkg runs this after it has removed gpuarb, and again for a purge. After a removal the configuration
+# and the history are left, and after a purge only the system users.
+set -e
+
+case $1 in
+remove)
+    if [ -d /run/systemd/system ]; then systemctl --system daemon-reload >/dev/null || true; fi
+    rm -rf /run/gpuarb          # the state of running programs, for the next daemon
+    rmdir /gpu 2>/dev/null || true # fails if something is mounted there or in it
+    ;;
+purge)
+    deb-systemd-helper purge gpuarbd.socket gpuarbd.service >/dev/null || true
+    rm -rf /etc/gpuarb /var/lib/gpuarb
+    ;;
+esac

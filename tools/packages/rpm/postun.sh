@@ -1,0 +1,11 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# rpm runs this after it has removed the files; the argument is the number of versions that stay
+# installed. After the last one the configuration, if it was changed, and the history are left.
+
+if [ "$1" -ne 0 ]; then exit 0; fi
+if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+rm -rf /run/gpuarb             # the state of running programs, for the next daemon
+rmdir /gpu 2>/dev/null || true # fails if something is mounted there or in it
+exit 0
