@@ -294,31 +294,3 @@ func TestClockForward(t *testing.T) {
 		t.Errorf("1 GiB for an hour: %+v", all)
 	}
 }
-
-// BenchmarkReport makes a report over a million rows of 500,000 jobs.
-func BenchmarkReport(b *testing.B) {
-	s := opened(b, b.TempDir())
-	fill := `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 500000)`
-	for _, statement := range []string{
-		"INSERT INTO devices VALUES (1, 'GPU-0', 0), (2, 'GPU-1', 1)",
-		"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 2000) INSERT INTO texts SELECT i, 'text ' || i FROM n",
-		fill + ` INSERT INTO jobs (id, daemon, job, key, uid, user, grp, name, command, program, unit, began, seen, ended, how, code, reasons, refusal, lacked, peak)
-			SELECT i, 1, i, 'key' || i, 1000 + i % 40, 2 + i % 40, 50 + i % 5, 60 + i % 100, 200 + i % 1700, 200 + i % 1700, 1900 + i % 50, i * 1000, i * 1000 + 900, i * 1000 + 900, 'exit', 0, '', '', 0, 1073741824 FROM n`,
-		fill + " INSERT INTO uses SELECT i, 1, i / 3600, i * 1000, i * 1000 + 900, 1e9, 1e9, 0, 1e9, 0, 1073741824, 0, 0, 0, 0 FROM n",
-		fill + " INSERT INTO uses SELECT i, 2, i / 3600, i * 1000, i * 1000 + 900, 1e9, 1e9, 0, 1e9, 0, 1073741824, 0, 0, 0, 0 FROM n",
-	} {
-		if _, err := s.write.Exec(statement); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for _, by := range []string{"user", "command", "device"} {
-		b.Run("by="+by, func(b *testing.B) {
-			for b.Loop() {
-				err := s.answer(context.Background(), reader{all: true}, rows.Question{Want: rows.WantReport, By: by}, 600_000_000, func(rows.Line) error { return nil })
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

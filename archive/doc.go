@@ -10,6 +10,6 @@
 // out what was before its beginning. The growth is the difference from the last totals. A row that is sent twice is thus counted once.
 //
 // Files, from the bottom up: schema.go (tables and their versions), store.go (types), open.go (lock, migration and damage of the file), names.go (texts and
-// devices that many rows share), write.go (rows of the daemon), prune.go (bounds of size and age), report.go, past.go (answers),
-// serve.go (readers), run.go (the process).
+// devices that many rows share), write.go (rows of the daemon), prune.go (bounds of size and age), tally.go (sums of a report), report.go, past.go
+// (answers), serve.go (readers), run.go (the process).
 package archive

@@ -3,9 +3,14 @@ package archive
 // This file answers questions for reports and charts. serve.go calls it.
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/gpuarb/gpuarb/archive/rows"
 )
@@ -37,55 +42,126 @@ func window(q rows.Question, nowMs int64) (since, until int64, part string) {
 	return since, until, "CASE WHEN u.since >= ?1 AND u.until <= ?2 THEN 1.0 ELSE (min(u.until, ?2) - max(u.since, ?1)) * 1.0 / max(u.until - u.since, 1) END"
 }
 
-// report sends the sums of a question, one for each value of q.By.
+// keys are the expressions by which rows are grouped. The alias of the table uses is u, and that of jobs is j.
+var keys = map[string]string{"user": "j.user", "group": "j.grp", "job": "j.id", "name": "j.name", "unit": "j.unit", "command": "j.program", "device": "u.device"}
+
+// reportQuery returns the query that adds all rows of a report to the tally ?4. It passes over uses once, in the order of jobs, and sorts nothing.
+func reportQuery(by, part string) string {
+	return `SELECT count(add_use(?4, ` + keys[by] + `, ` + useArguments + `)) FROM (SELECT *, ` + part + ` w FROM uses u
+			WHERE u.hour BETWEEN ?1/3600000 AND ?2/3600000 AND u.until >= ?1 AND u.since <= ?2) u CROSS JOIN jobs j ON j.id = u.job
+		WHERE ?3 < 0 OR j.uid = ?3`
+}
+
+// report sends the sums of a question, one for each value of q.By, the largest first.
 func (s *store) report(ctx context.Context, who reader, q rows.Question, nowMs int64, send func(rows.Line) error) error {
-	key, names := map[string]string{"user": "j.user", "group": "j.grp", "name": "j.name", "unit": "j.unit", "command": "j.program", "job": "j.key", "device": "u.device"}[q.By],
-		"(SELECT text FROM texts WHERE id = k)"
-	switch q.By {
-	case "job":
-		names = "(SELECT 'job ' || job || ifnull(' ' || nullif(t.text, ''), '') FROM jobs LEFT JOIN texts t ON t.id = jobs.name WHERE jobs.key = k ORDER BY jobs.id DESC LIMIT 1)"
-	case "device":
-		names = "(SELECT number || ' ' || uuid FROM devices WHERE id = k)"
-	}
-	if !slices.Contains(rows.Groupings, q.By) {
+	if keys[q.By] == "" {
 		return fmt.Errorf("there is no grouping %q; there are %v", q.By, rows.Groupings)
 	}
+	t, number, done := newTally()
+	defer done()
 	since, until, part := window(q, nowMs)
-	of, byDevice := "0", ""
-	if q.By == "device" {
-		of, byDevice = "device", ", device"
+	tx, err := s.read.BeginTx(ctx, nil) // so that no text is removed before its number is looked up
+	if err != nil {
+		return err
 	}
-	// The rows of one job lie together, so that the inner sums need no sorting. The outer sums sort one row for each job.
-	all, err := s.read.QueryContext(ctx, `SELECT `+names+`, jobs, held, granted, reserved, committed, at_peak, peak, time, waited, idle, waits, refused FROM (
-		SELECT `+key+` k, sum(j.how <> 'continued') jobs, sum(held) held, sum(granted) granted, sum(reserved) reserved, sum(committed) committed,
-			sum(at_peak) at_peak, max(u.peak) peak, sum(time) time, sum(waited) waited, sum(idle) idle, sum(waits) waits, sum(refused) refused
-		FROM (SELECT job, `+of+` device, sum(held*w) held, sum(granted*w) granted, sum(reserved*w) reserved, sum(committed*w) committed,
-				sum(peak*(until-since)*w)/1000 at_peak, max(peak) peak, sum((until-since)*w) time,
-				sum(waited*w) waited, sum(idle*w) idle, sum(waits) waits, sum(refused) refused
-			FROM (SELECT *, `+part+` w FROM uses u WHERE u.hour BETWEEN ?1/3600000 AND ?2/3600000 AND u.until >= ?1 AND u.since <= ?2) GROUP BY job`+byDevice+`) u
-			CROSS JOIN jobs j ON j.id = u.job
-		WHERE ?3 < 0 OR j.uid = ?3 GROUP BY k) ORDER BY held DESC, 1`, since, until, who.only())
+	defer func() { _ = tx.Rollback() }()
+	var none int // add_use returns NULL, so that the count is 0
+	if err := tx.QueryRowContext(ctx, reportQuery(q.By, part), since, until, who.only(), number).Scan(&none); err != nil {
+		return err
+	}
+	if q.By == "job" {
+		if err := t.joinJobs(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if err := t.complete(ctx, tx, q.By); err != nil {
+		return err
+	}
+	for _, of := range t.totals {
+		if err := send(rows.Line{Sum: &of.Sum}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// joinJobs joins the totals of jobs that several daemons counted. Each of these jobs has a row of jobs for each daemon.
+func (t *tally) joinJobs(ctx context.Context, tx *sql.Tx) error {
+	all, err := tx.QueryContext(ctx, "SELECT key, id FROM jobs WHERE key IN (SELECT key FROM jobs WHERE how = 'continued') ORDER BY id")
+	if err != nil {
+		return err
+	}
+	defer all.Close()
+	earlier := map[string]*total{} // totals of the last rows, by key of the job
+	for all.Next() {
+		var key string
+		var id int64
+		if err := all.Scan(&key, &id); err != nil {
+			return err
+		}
+		of := t.of[id]
+		if of == nil {
+			continue
+		}
+		if before := earlier[key]; before != nil {
+			before.merge(of)
+		}
+		earlier[key] = of
+	}
+	t.totals = slices.DeleteFunc(t.totals, func(of *total) bool { return of.row == 0 })
+	return all.Err()
+}
+
+// complete sets the keys of the totals, converts their units, and sorts them.
+func (t *tally) complete(ctx context.Context, tx *sql.Tx, by string) error {
+	texts := map[int64]string{}
+	for _, of := range t.totals {
+		if by == "job" {
+			of.key = of.name
+		}
+		texts[of.key] = ""
+	}
+	from := "SELECT id, text FROM texts"
+	if by == "device" {
+		from = "SELECT id, number || ' ' || uuid FROM devices"
+	}
+	if err := readTexts(ctx, tx, from, texts); err != nil {
+		return err
+	}
+	for _, of := range t.totals {
+		if of.Key = texts[of.key]; by == "job" {
+			name := of.Key
+			if of.Key = "job " + strconv.FormatInt(of.job, 10); name != "" {
+				of.Key += " " + name
+			}
+		}
+		for _, sum := range []*float64{&of.Held, &of.Granted, &of.Reserved, &of.Committed, &of.AtPeak} {
+			*sum *= gibHours
+		}
+		of.Hours, of.Waited, of.Idle = of.Hours/hourMs, of.Waited/hourMs, of.Idle/hourMs
+	}
+	slices.SortFunc(t.totals, func(a, b *total) int { return cmp.Or(cmp.Compare(b.Held, a.Held), cmp.Compare(a.Key, b.Key)) })
+	return nil
+}
+
+// readTexts sets the values of texts to those that a query has for its keys.
+func readTexts(ctx context.Context, tx *sql.Tx, from string, texts map[int64]string) error {
+	list, err := json.Marshal(slices.Collect(maps.Keys(texts)))
+	if err != nil {
+		return err
+	}
+	all, err := tx.QueryContext(ctx, from+" WHERE id IN (SELECT value FROM json_each(?))", string(list))
 	if err != nil {
 		return err
 	}
 	defer all.Close()
 	for all.Next() {
-		var r rows.Sum
-		var name *string
-		var timeMs, waitedMs, idleMs float64
-		if err := all.Scan(&name, &r.Jobs, &r.Held, &r.Granted, &r.Reserved, &r.Committed, &r.AtPeak, &r.Peak, &timeMs, &waitedMs, &idleMs, &r.Waits, &r.Refused); err != nil {
+		var number int64
+		var text string
+		if err := all.Scan(&number, &text); err != nil {
 			return err
 		}
-		if name != nil {
-			r.Key = *name
-		}
-		for _, sum := range []*float64{&r.Held, &r.Granted, &r.Reserved, &r.Committed, &r.AtPeak} {
-			*sum *= gibHours
-		}
-		r.Hours, r.Waited, r.Idle = timeMs/hourMs, waitedMs/hourMs, idleMs/hourMs
-		if err := send(rows.Line{Sum: &r}); err != nil {
-			return err
-		}
+		texts[number] = text
 	}
 	return all.Err()
 }
