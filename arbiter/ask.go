@@ -3,7 +3,6 @@ package arbiter
 import (
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -49,12 +48,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
 	if r.DriverFullAgain {
-		full := &accounting.Refusal{Amount: accounting.Memory, Device: l.device.Index, Requested: r.Bytes, Limit: l.device.grantable()}
-		what := r.Bytes.Human()
-		if r.What != WantsBytes {
-			what = wording.Context
-		}
-		return l.counted(r.What, a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(l.device, what), ""))
+		return l.counted(r.What, a.refuseDriverFull(now, l, r))
 	}
 	if r.What == WantsBytes {
 		if l.closed { // recall freed bytes before the lease is granted more

@@ -85,6 +85,18 @@ func (a *Arbiter) refuseStart(now time.Time, t *ticket, why Reason, r *accountin
 	return refusal(why, r, text)
 }
 
+// refuseDriverFull refuses a request of a lease for which the driver had no memory, although it was granted twice.
+func (a *Arbiter) refuseDriverFull(now time.Time, l *lease, r Request) Result {
+	d, what, bytes := l.device, r.Bytes.Human(), r.Bytes
+	if r.What != WantsBytes {
+		what, bytes = wording.Context, l.newContexts(r.Count, l.device.contextRoom())
+	}
+	full := &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: bytes, Remaining: d.Total.Less(d.shown), Limit: d.grantable()}
+	o := a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(d, what), "")
+	l.session.job.tally.lastRefused = fmt.Sprintf(wording.LastDriver, what, d)
+	return o
+}
+
 // abandon removes the job or the session whose start was refused.
 func (a *Arbiter) abandon(now time.Time, t *ticket) {
 	j := t.job

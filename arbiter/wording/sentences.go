@@ -123,6 +123,7 @@ const (
 	LastBudget = " for %s: its budget is %s (%s)"
 	LastLeft   = " for %s: %s left of %s"
 	LastNever  = " for %s: that is more than %s"
+	LastDriver = " for %s: the driver of %s had no room for it"
 	LastWhy    = ": %s"
 
 	// Warnings about a job: for how long, what it holds, and the rule that says so.

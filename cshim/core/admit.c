@@ -242,21 +242,25 @@ static bool is_no_room(uint32_t status) {
 }
 
 // Admits bytes by a request with these flags. GA_FLAG_NO_WAIT: never waits, and reports no refusal.
-// GA_FLAG_DRIVER_FULL: asks the daemon even if the credit word has enough bytes.
+// GA_FLAG_DRIVER_FULL, GA_FLAG_DRIVER_FULL_AGAIN: ask the daemon even if the credit word has enough
+// bytes.
 static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                            uint32_t flags, uint16_t *tag) {
     bool no_wait = flags & GA_FLAG_NO_WAIT;
-    bool driver_full = flags & GA_FLAG_DRIVER_FULL;
+    uint32_t full = flags & (GA_FLAG_DRIVER_FULL | GA_FLAG_DRIVER_FULL_AGAIN);
     uint32_t epoch = atomic_load(&root->link_epoch);
     enum ga_way way = ga_session_attach(root, device);
     if (way != GA_WAY_ASK)
         return without_daemon(root, way, device, bytes, epoch, tag);
     // An allocation over the whole limit can never fit. Send the request anyway, so that the daemon
-    // counts the refusal, but reap no pools for it.
-    bool hopeless = ga_admit_exceeds(root, device, bytes);
+    // counts the refusal, but reap no pools for it. The daemon also refuses what the driver refused
+    // twice.
+    bool hopeless = full == GA_FLAG_DRIVER_FULL_AGAIN || ga_admit_exceeds(root, device, bytes);
+    if (full)
+        ga_self_take_back(device);
     if (!hopeless && !no_wait)
         ga_interface_reap(root, device, 0);
-    if (!driver_full && ga_admit_fast(root, device, bytes, tag))
+    if (!full && ga_admit_fast(root, device, bytes, tag))
         return ACQUIRED;
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
@@ -289,10 +293,9 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
             break;
         // If other jobs use the room, the daemon has just decided whether to wait for them: do not
         // wait again.
-        flags = status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT;
-        if (!driver_full && ga_admit_fast(root, device, bytes, tag))
+        flags = full | (status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT);
+        if (!full && ga_admit_fast(root, device, bytes, tag))
             return ACQUIRED;
-        flags |= driver_full ? GA_FLAG_DRIVER_FULL : 0;
     }
     report_refusal(root, text);
     ga_log("refused: %u bytes on device %u (status %u, remaining %u)", bytes, (uint64_t)device,
@@ -301,14 +304,14 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
 }
 
 GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                               uint16_t *tag) {
+                               uint32_t full, uint16_t *tag) {
     enum admitted result;
     if (bytes == 0) { // the driver decides about allocations of 0 bytes
         *tag = atomic_load(&root->tag);
         return true;
     }
     do {
-        result = admit(root, device, bytes, kind, 0, tag);
+        result = admit(root, device, bytes, kind, full, tag);
     } while (result == ANOTHER_LINK);
     return result == ACQUIRED;
 }
@@ -319,26 +322,11 @@ bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uin
            admit(root, device, bytes, kind, GA_FLAG_NO_WAIT, tag) == ACQUIRED;
 }
 
-GA_NOINLINE bool ga_admit_again(struct ga_root *root, struct ga_entry *entry) {
-    enum admitted result;
-    ga_release_entry(root, entry);
-    ga_self_take_back(entry->device);
-    if (!(atomic_load(&root->able) & GA_ABLE_DRIVER_FULL))
+GA_NOINLINE bool ga_admit_again_slow(struct ga_root *root, uint32_t *full) {
+    if (*full == GA_FLAG_DRIVER_FULL_AGAIN || !(atomic_load(&root->able) & GA_ABLE_DRIVER_FULL))
         return false;
-    do {
-        result =
-            admit(root, entry->device, entry->bytes, entry->kind, GA_FLAG_DRIVER_FULL, &entry->tag);
-    } while (result == ANOTHER_LINK);
-    return result == ACQUIRED;
-}
-
-GA_NOINLINE void ga_admit_report_full(struct ga_root *root, const struct ga_entry *entry) {
-    struct ga_reply reply;
-    enum ga_way way;
-    if (ask(root, entry->device, entry->bytes, entry->kind, GA_FLAG_DRIVER_FULL_AGAIN, &reply,
-            &way) == REFUSED &&
-        ga_message_fits(&reply, sizeof reply.body.alloc))
-        report_refusal(root, reply.body.alloc.text);
+    *full = *full ? GA_FLAG_DRIVER_FULL_AGAIN : GA_FLAG_DRIVER_FULL;
+    return true;
 }
 
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes) {

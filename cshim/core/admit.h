@@ -15,22 +15,29 @@
 #include "core/root.h"
 #include "core/session.h"
 
-// Admits bytes on a device by a request to the daemon. *tag is as for ga_admit.
+// Admits bytes on a device by a request to the daemon. full: 0, or a flag of ga_admit_again. *tag
+// is as for ga_admit.
 bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                   uint16_t *tag);
+                   uint32_t full, uint16_t *tag);
 
 // Admits bytes as ga_admit does, but never waits. Does not report a refusal to the user, because
 // the caller has another way to get the bytes.
 bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                       uint16_t *tag);
 
-// Admits the bytes of an entry again, because the driver had no memory for them. The daemon reads
-// the device first. If the policy says so, the request waits until the device shows room. The bytes
-// must be in flight. False: refused; nothing is acquired any more.
-bool ga_admit_again(struct ga_root *root, struct ga_entry *entry);
-// Reports to the user that the driver had no memory again for bytes that ga_admit_again admitted.
-// The bytes must be released. Does nothing without a daemon that knows of such bytes.
-void ga_admit_report_full(struct ga_root *root, const struct ga_entry *entry);
+// Decides after the driver's answer whether a wrapper must begin anew: ask, call the driver, and
+// account for the result. lacks: the driver had no memory for what was admitted, which the wrapper
+// has released. root NULL: nothing was admitted. All wrappers that take device memory or make
+// contexts use this.
+//
+// *full is 0 before the first request, and set here for the next one, which must carry it as a
+// flag. After the driver's first refusal it is GA_FLAG_DRIVER_FULL: the daemon reads the device,
+// and if the policy says so, the request waits until the device shows room. After the second one it
+// is GA_FLAG_DRIVER_FULL_AGAIN: the daemon refuses, and names the programs that the device shows.
+bool ga_admit_again_slow(struct ga_root *root, uint32_t *full);
+static inline bool ga_admit_again(struct ga_root *root, uint32_t *full, bool lacks) {
+    return GA_UNLIKELY(lacks) && root && ga_admit_again_slow(root, full);
+}
 
 // Admits bytes out of the credit word, without asking the daemon. False: nothing was acquired.
 static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t bytes,
@@ -59,7 +66,7 @@ static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t
 static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                             uint16_t *tag) {
     return GA_LIKELY(ga_admit_fast(root, device, bytes, tag)) ||
-           ga_admit_slow(root, device, bytes, kind, tag);
+           ga_admit_slow(root, device, bytes, kind, 0, tag);
 }
 
 // Returns bytes that were in flight.
@@ -91,11 +98,12 @@ static inline void ga_charge_for_good(struct ga_root *root, const struct ga_entr
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes);
 
 // Allocation in flight. The wrapper calls begin and acquire, then the driver. After that it inserts
-// the entry or releases the bytes.
+// the entry or releases the bytes, and looks at ga_admit_again.
 struct ga_allocation {
     struct ga_root *root;  // NULL: not arbitrated; only the driver decides
     struct ga_entry entry; // key: set after the driver has answered
     uint64_t epoch; // epoch of the contexts, which some interfaces read before they call the driver
+    uint32_t full;  // ga_admit_again; 0: the driver has not been called
 };
 
 // Finds the root. False: the allocation must be refused, because it cannot be accounted for.
@@ -112,7 +120,9 @@ static inline bool ga_allocation_acquire(struct ga_allocation *c, int device) {
         return true;
     }
     c->entry.device = (uint8_t)device;
-    return ga_admit(c->root, (uint32_t)device, c->entry.bytes, c->entry.kind, &c->entry.tag);
+    struct ga_entry *e = &c->entry;
+    return GA_LIKELY(c->full == 0 && ga_admit_fast(c->root, (uint32_t)device, e->bytes, &e->tag)) ||
+           ga_admit_slow(c->root, (uint32_t)device, e->bytes, e->kind, c->full, &e->tag);
 }
 
 static inline void ga_allocation_release(const struct ga_allocation *c) {

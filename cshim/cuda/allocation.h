@@ -46,28 +46,6 @@ static inline bool ga_cuda_allocation_insert(struct ga_root *root, const struct 
 // Frees what the driver has made, given its key. False: the driver refused.
 typedef bool ga_cuda_undo(uint64_t key);
 
-// Decides after a call of the driver whether the wrapper must call it once more. This is so if the
-// driver had no memory for admitted bytes, and the daemon has admitted them again after a reading
-// of the device. *again: false before the first call. If the second call fails as well, the user is
-// told which programs the device shows.
-static inline bool ga_cuda_allocation_retry(struct ga_allocation *c, ga_result result,
-                                            bool *again) {
-    if (GA_LIKELY(result != GA_CUDA_OUT_OF_MEMORY) || c->root == NULL || c->entry.bytes == 0)
-        return false;
-    struct ga_root *root = c->root;
-    if (!*again && ga_admit_again(root, &c->entry)) {
-        *again = true;
-        c->epoch = ga_cuda_context_epoch(root);
-        return true;
-    }
-    if (*again) {
-        ga_release_entry(root, &c->entry);
-        ga_admit_report_full(root, &c->entry);
-    }
-    c->root = NULL; // nothing is acquired any more
-    return false;
-}
-
 // Settles the allocation after the driver's answer. If there is no memory for an entry, undo frees
 // what the driver made. If the driver refuses that, the program keeps the block, and its bytes stay
 // charged until the process ends.

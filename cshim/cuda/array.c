@@ -92,7 +92,7 @@ static uint64_t bytes_of(const struct ga_cuda_array_shape *s, unsigned int level
 
 bool ga_cuda_array_open(struct ga_allocation *c, struct ga_cuda_array_shape shape,
                         unsigned int levels) {
-    *c = (struct ga_allocation){.root = NULL};
+    c->root = NULL;
     if (!shape.width || shape.flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING))
         return true;
     return ga_cuda_allocation_open(c, bytes_of(&shape, levels), GA_MEMORY_PLAIN);

@@ -57,19 +57,24 @@ static enum ga_memory_outcome settle(struct allocation *c, ga_result *result,
 
 // Reserves the bytes, calls the driver, and settles. If the pool grew by more bytes than the limit
 // has left, settle has freed the block again. Then all its bytes are requested as new memory, for
-// which the program may wait, and the driver is called a second time.
+// which the program may wait, and the driver is called a second time. If the driver has no memory,
+// ga_admit_again decides.
 #define ALLOCATES(real, pool, effective, address, bytes, ...)                                      \
     ({                                                                                             \
-        ga_result result = GA_CUDA_OUT_OF_MEMORY;                                                  \
-        enum ga_memory_outcome outcome = GA_MEMORY_AGAIN;                                          \
-        for (int tries = 0; tries < 2 && outcome == GA_MEMORY_AGAIN; tries++) {                    \
-            struct allocation c;                                                                   \
-            enum ga_memory_acquire_how how = tries ? GA_MEMORY_ACQUIRE_NEW : GA_MEMORY_ACQUIRE;    \
+        struct allocation c;                                                                       \
+        ga_result result;                                                                          \
+        enum ga_memory_outcome outcome = GA_MEMORY_DONE;                                           \
+        enum ga_memory_acquire_how how = GA_MEMORY_ACQUIRE;                                        \
+        c.device.full = 0;                                                                         \
+        do {                                                                                       \
+            how = outcome == GA_MEMORY_AGAIN ? GA_MEMORY_ACQUIRE_NEW : how;                        \
             if (!open_allocation(&c, bytes, pool, effective, how))                                 \
                 return GA_CUDA_OUT_OF_MEMORY;                                                      \
             result = real(address, bytes, __VA_ARGS__);                                            \
             outcome = settle(&c, &result, address);                                                \
-        }                                                                                          \
+        } while ((outcome == GA_MEMORY_AGAIN && how == GA_MEMORY_ACQUIRE) ||                       \
+                 ga_admit_again(c.device.acquisition.root, &c.device.full,                         \
+                                result == GA_CUDA_OUT_OF_MEMORY));                                 \
         outcome == GA_MEMORY_DONE ? result : GA_CUDA_OUT_OF_MEMORY;                                \
     })
 

@@ -34,9 +34,8 @@ static void release_context(struct ga_root *root, const struct ga_entry *entry) 
                         entry->tag);
 }
 
-// Asks for a context by a request with these flags.
-static bool ask_with(struct ga_allocation *c, ga_cu_device device, uint32_t flags) {
-    *c = (struct ga_allocation){.entry.kind = GA_CUDA_CONTEXT_CREATED};
+bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device) {
+    c->entry = (struct ga_entry){.kind = GA_CUDA_CONTEXT_CREATED};
     if (!ga_allocation_begin(c))
         return false;
     int number = c->root ? ga_cuda_device_number(c->root, device) : -1;
@@ -47,28 +46,10 @@ static bool ask_with(struct ga_allocation *c, ga_cu_device device, uint32_t flag
     c->entry.device = (uint8_t)number;
     c->entry.bytes = ga_self.number;
     ga_publish_context_begin(c->root, c->entry.device);
-    if (ga_admit_object(c->root, GA_OBJECT_CONTEXT, c->entry.device, flags, &c->entry.tag))
+    if (ga_admit_object(c->root, GA_OBJECT_CONTEXT, c->entry.device, c->full, &c->entry.tag))
         return true;
     ga_publish_context_end(c->root, c->entry.device);
     return false;
-}
-
-bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device) {
-    return ask_with(c, device, 0);
-}
-
-GA_NOINLINE bool ga_cuda_context_retry(struct ga_allocation *c, ga_cu_device device,
-                                       ga_result result, bool *again) {
-    if (result != GA_CUDA_OUT_OF_MEMORY || !c->root ||
-        !(atomic_load(&c->root->able) & GA_ABLE_DRIVER_FULL))
-        return false;
-    if (*again) { // the daemon refuses this, and says which programs the device shows
-        ga_admit_object(c->root, GA_OBJECT_CONTEXT, c->entry.device, GA_FLAG_DRIVER_FULL_AGAIN,
-                        &c->entry.tag);
-        return false;
-    }
-    *again = true;
-    return ask_with(c, device, GA_FLAG_DRIVER_FULL);
 }
 
 void ga_cuda_context_not_made(const struct ga_allocation *c) {

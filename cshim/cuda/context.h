@@ -34,16 +34,10 @@ enum ga_cuda_context_kind {
                                    // is that of the primary context
 };
 
-// Asks the daemon for a context before the driver makes it. False: refused. True: after the
-// driver's answer the caller must call ga_cuda_context_made, ga_cuda_context_not_made or
-// ga_cuda_context_created.
+// Asks the daemon for a context before the driver makes it. The caller has set c->full. False:
+// refused. True: after the driver's answer the caller must call ga_cuda_context_made,
+// ga_cuda_context_not_made or ga_cuda_context_created.
 bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device);
-// Decides after the driver's answer whether the wrapper must call it once more. This is so if the
-// driver had no memory for the admitted context, which has been released, and the daemon has
-// admitted it again after a reading of the device. *again: false before the first call. If the
-// second call fails as well, the user is told which programs the device shows.
-bool ga_cuda_context_retry(struct ga_allocation *c, ga_cu_device device, ga_result result,
-                           bool *again);
 // Inserts a context that the driver has made. The caller has set the key, space and kind of
 // c->entry, and for a green context the serial number of the primary context. Other contexts get a
 // new serial number here.

@@ -49,9 +49,11 @@ static void record(struct requests *a, ga_green green, ga_cu_device device) {
     ga_cuda_context_made(&a->own);
 }
 
-// Asks for both contexts. first: the primary context does not exist. False: refused.
-static bool ask_for(struct requests *a, ga_cu_device device, bool first) {
-    a->primary = (struct ga_allocation){.root = NULL};
+// Asks for both contexts. first: the primary context does not exist. full: see ga_admit_again.
+// False: refused.
+static bool ask_for(struct requests *a, ga_cu_device device, bool first, uint32_t full) {
+    a->own.full = full;
+    a->primary = (struct ga_allocation){.full = full};
     if (!ga_cuda_context_ask(&a->own, device))
         return false;
     if (!first || ga_cuda_context_ask(&a->primary, device))
@@ -81,11 +83,15 @@ ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, vo
         return real(green, resources, device, flags);
     struct requests requests;
     enum ga_cuda_primary_action action = ga_cuda_primary_begin(root, device);
-    bool refused =
-        action == GA_PRIMARY_REFUSED || !ask_for(&requests, device, action != GA_PRIMARY_EXISTS);
+    bool refused = action == GA_PRIMARY_REFUSED;
+    uint32_t full = 0;
     ga_result result = GA_CUDA_OUT_OF_MEMORY;
-    if (!refused)
+    do {
+        refused = refused || !ask_for(&requests, device, action != GA_PRIMARY_EXISTS, full);
+        if (refused)
+            break;
         result = settle(&requests, real(green, resources, device, flags), green, device);
+    } while (ga_admit_again(root, &full, result == GA_CUDA_OUT_OF_MEMORY));
     if (action == GA_PRIMARY_ASK || action == GA_PRIMARY_ASK_UNLOCKED)
         ga_cuda_primary_answered(root, device, action, refused);
     return result;

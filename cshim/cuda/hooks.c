@@ -127,39 +127,37 @@ static ga_result init_copy(size_t place, unsigned int flags) {
     })
 // The handle or address that the driver has made, as a number; 0: the driver failed.
 #define GA_MADE(result, at) ((result) == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (at) : 0)
-// Calls the driver for an admitted allocation, and once more if the driver had no memory but the
-// daemon admits the allocation again.
-#define GA_CALLS(call)                                                                             \
+// GA_ADMITS for what takes device memory. The steps begin anew if the driver has no memory for what
+// was admitted. `call` calls the driver; its result is the variable made, and `settle` accounts for
+// it.
+#define GA_ADMITS_MEMORY(open, call, settle)                                                       \
     ({                                                                                             \
-        bool again = false;                                                                        \
-        ga_result answer;                                                                          \
-        do                                                                                         \
-            answer = (call);                                                                       \
-        while (ga_cuda_allocation_retry(&c, answer, &again));                                      \
-        answer;                                                                                    \
+        struct ga_allocation c;                                                                    \
+        ga_result made = GA_CUDA_OUT_OF_MEMORY;                                                    \
+        ga_result settled;                                                                         \
+        c.full = 0;                                                                                \
+        do {                                                                                       \
+            settled = GA_CUDA_OUT_OF_MEMORY;                                                       \
+            if (!(open))                                                                           \
+                break;                                                                             \
+            made = (call);                                                                         \
+            settled = (settle);                                                                    \
+        } while (ga_admit_again(c.root, &c.full, made == GA_CUDA_OUT_OF_MEMORY));                  \
+        settled;                                                                                   \
     })
 #define GA_ALLOCATES(real, opened, undo, address, ...)                                             \
-    GA_ADMITS(ga_allocation, opened, ({                                                            \
-                  ga_result made = GA_CALLS(real(address, __VA_ARGS__));                           \
-                  ga_cuda_allocation_settle(&c, made, GA_MADE(made, address), undo);               \
-              }))
+    GA_ADMITS_MEMORY(opened, real(address, __VA_ARGS__),                                           \
+                     ga_cuda_allocation_settle(&c, made, GA_MADE(made, address), undo))
 #define GA_ALLOCATES_PITCHED(real, undo, address, pitch, width, height, element)                   \
-    GA_ADMITS(ga_allocation, ga_cuda_memory_open_pitched(&c, width, height), ({                    \
-                  ga_result made = GA_CALLS(real(address, pitch, width, height, element));         \
-                  ga_cuda_memory_settle_pitched(&c, made, GA_MADE(made, address),                  \
-                                                GA_MADE(made, pitch) * (height), undo);            \
-              }))
+    GA_ADMITS_MEMORY(ga_cuda_memory_open_pitched(&c, width, height),                               \
+                     real(address, pitch, width, height, element),                                 \
+                     ga_cuda_memory_settle_pitched(&c, made, GA_MADE(made, address),               \
+                                                   GA_MADE(made, pitch) * (height), undo))
 #define GA_CREATES_STREAM(real, opened, stream, ...)                                               \
     GA_ADMITS(ga_allocation, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
 #define GA_CREATES_CONTEXT(real, device, context, ...)                                             \
-    GA_ADMITS(ga_allocation, ga_cuda_context_ask(&c, device), ({                                   \
-                  bool again = false;                                                              \
-                  ga_result made;                                                                  \
-                  do                                                                               \
-                      made = ga_cuda_context_created(&c, real(context, __VA_ARGS__), context);     \
-                  while (ga_cuda_context_retry(&c, device, made, &again));                         \
-                  made;                                                                            \
-              }))
+    GA_ADMITS_MEMORY(ga_cuda_context_ask(&c, device), real(context, __VA_ARGS__),                  \
+                     ga_cuda_context_created(&c, made, context))
 #define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
     GA_ADMITS(ga_allocation, ga_cuda_host_open(&c, bytes),                                         \
               ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at, GA_CUDA_HOST_ALLOCATED))
@@ -173,10 +171,9 @@ static ga_result init_copy(size_t place, unsigned int flags) {
     GA_ADMITS(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                              \
               ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
 #define GA_CREATES_ARRAY(real, shape, levels, space, array, ...)                                   \
-    GA_ADMITS(ga_allocation, ga_cuda_array_open(&c, shape, levels), ({                             \
-                  ga_result made = GA_CALLS(real(array, __VA_ARGS__));                             \
-                  ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});   \
-              }))
+    GA_ADMITS_MEMORY(                                                                              \
+        ga_cuda_array_open(&c, shape, levels), real(array, __VA_ARGS__),                           \
+        ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space}))
 
 // Ends an object: removes its entry, calls the driver, and passes the driver's result to `freed` if
 // there was an entry.

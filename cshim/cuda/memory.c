@@ -42,7 +42,8 @@ static uint64_t expected_pitch(struct ga_root *root, int device, uint64_t width)
 }
 
 bool ga_cuda_memory_open_pitched(struct ga_allocation *c, uint64_t width, uint64_t height) {
-    *c = (struct ga_allocation){.entry.kind = GA_MEMORY_PITCHED};
+    c->root = NULL;
+    c->entry = (struct ga_entry){.kind = GA_MEMORY_PITCHED};
     if (width == 0 || height == 0)
         return true;
     if (!ga_allocation_begin(c))

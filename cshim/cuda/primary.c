@@ -185,19 +185,18 @@ static bool retain_existing(struct retaining *r, ga_result *result) {
 // Retains a context that does not exist. The daemon is asked before driver_call is locked, because
 // the daemon may delay its answer. *refused: the daemon refused.
 static ga_result retain_new(struct retaining *r, bool *refused) {
-    struct ga_allocation request;
-    *refused = !ga_cuda_context_ask(&request, r->device);
-    if (*refused)
-        return GA_CUDA_OUT_OF_MEMORY;
-    bool again = false;
+    struct ga_allocation request = {.full = 0};
     ga_result result;
     do {
+        *refused = !ga_cuda_context_ask(&request, r->device);
+        if (*refused)
+            return GA_CUDA_OUT_OF_MEMORY;
         bool in_call = begin_call(r->root, r->device);
         bool exists =
             ga_cuda_primary_active(r->device); // true: made by a call that the library does not see
         result = retain(r, &request, exists);
         end_call(r->root, r->device, in_call);
-    } while (ga_cuda_context_retry(&request, r->device, result, &again));
+    } while (ga_admit_again(request.root, &request.full, result == GA_CUDA_OUT_OF_MEMORY));
     return result;
 }
 

@@ -10,7 +10,8 @@
 // unless c->root is NULL: then the memory is not accounted for.
 static bool open_allocation(struct ga_allocation *c, struct ga_memory_mapped **m, uint64_t bytes,
                             const struct ga_cu_memory_properties *properties) {
-    *c = (struct ga_allocation){.entry = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
+    c->root = NULL;
+    c->entry = (struct ga_entry){.bytes = bytes, .kind = GA_MEMORY_PLAIN};
     if (bytes == 0 || !ga_allocation_begin(c))
         return bytes == 0;
     bool host = properties && ga_cuda_in_host(properties->location.type);
@@ -23,21 +24,31 @@ static bool open_allocation(struct ga_allocation *c, struct ga_memory_mapped **m
     return true;
 }
 
+// Makes the driver release memory for whose entry there is no memory.
+static ga_result unrecorded(const struct ga_allocation *c, struct ga_memory_mapped *m,
+                            ga_memory handle) {
+    bool keeps = GA_REAL(cuMemRelease)(handle) != GA_CUDA_SUCCESS;
+    ga_memory_mapped_undo(c, m, keeps);
+    return keeps ? GA_CUDA_SUCCESS : GA_CUDA_OUT_OF_MEMORY;
+}
+
 ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t bytes,
                              const struct ga_cu_memory_properties *properties, uint64_t flags) {
-    struct ga_allocation c;
+    struct ga_allocation c = {.full = 0};
     struct ga_memory_mapped *m = NULL;
-    if (!open_allocation(&c, &m, bytes, properties))
-        return GA_CUDA_OUT_OF_MEMORY;
-    ga_result result = real(handle, bytes, properties, flags);
-    if (!c.root)
-        return result;
-    if (result == GA_CUDA_SUCCESS && ga_memory_mapped_made(&c, m, *handle))
-        return result;
-    // If there is no memory for its entry, the driver is asked to release it.
-    bool keeps = result == GA_CUDA_SUCCESS && GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS;
-    ga_memory_mapped_undo(&c, m, keeps);
-    return keeps || result != GA_CUDA_SUCCESS ? result : GA_CUDA_OUT_OF_MEMORY;
+    ga_result result;
+    bool on_host = properties && ga_cuda_in_host(properties->location.type);
+    do {
+        if (!open_allocation(&c, &m, bytes, properties))
+            return GA_CUDA_OUT_OF_MEMORY;
+        result = real(handle, bytes, properties, flags);
+        if (!c.root || (result == GA_CUDA_SUCCESS && ga_memory_mapped_made(&c, m, *handle)))
+            return result;
+        if (result == GA_CUDA_SUCCESS)
+            return unrecorded(&c, m, *handle);
+        ga_memory_mapped_undo(&c, m, false);
+    } while (ga_admit_again(c.root, &c.full, result == GA_CUDA_OUT_OF_MEMORY && !on_host));
+    return result;
 }
 
 // Returns the number of the device that a handle's memory is on. −1: host memory, or a device that

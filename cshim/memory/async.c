@@ -5,16 +5,21 @@
 enum ga_memory_opened ga_memory_async_open(struct ga_memory_async *a, struct ga_root *root,
                                            const struct ga_memory_at *at, int device, void *handle,
                                            uint64_t bytes, enum ga_memory_acquire_how how) {
-    *a = (struct ga_memory_async){.turn = ga_memory_pool_turn(root), .named = handle != NULL};
+    *a = (struct ga_memory_async){
+        .turn = ga_memory_pool_turn(root), .named = handle != NULL, .full = a->full};
     struct ga_memory_pool *pool = handle
                                       ? ga_memory_pool_named(root, at->driver, handle, device)
                                       : ga_memory_pool_current(root, at->driver, (uint32_t)device);
     if (!pool)
         return GA_MEMORY_REFUSED; // no memory to account for it
     int on = pool->device;
-    a->acquisition = (struct ga_memory_acquisition){
-        .root = root, .pool = pool, .at = *at, .bytes = bytes, .kind = GA_MEMORY_ASYNC};
-    if (on >= 0 && ga_memory_pool_acquire(&a->acquisition, how))
+    a->acquisition = (struct ga_memory_acquisition){.root = root,
+                                                    .pool = pool,
+                                                    .at = *at,
+                                                    .bytes = bytes,
+                                                    .kind = GA_MEMORY_ASYNC,
+                                                    .full = a->full};
+    if (on >= 0 && ga_memory_pool_acquire(&a->acquisition, a->full ? GA_MEMORY_ACQUIRE_NEW : how))
         return GA_MEMORY_ACQUIRED;
     ga_memory_pool_release(root, pool);
     a->acquisition.root = NULL;

@@ -11,6 +11,8 @@ struct ga_memory_async {
     struct ga_memory_acquisition acquisition; // root NULL: no bytes of a device are acquired
     uint64_t turn; // ga_memory_pool_turn before the device's pool was read
     bool named;    // true: the program named the pool; false: it is the device's pool
+    uint32_t
+        full; // ga_admit_again, set by the caller; not 0: all bytes are requested as new memory
 };
 
 enum ga_memory_opened {

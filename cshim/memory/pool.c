@@ -441,8 +441,8 @@ static bool acquire_pooled(struct ga_memory_acquisition *t, bool now) {
 // Acquires all of t->bytes as new memory. may_wait: asks the daemon if the credit is too low.
 static bool acquire_new(struct ga_memory_acquisition *t, bool may_wait) {
     uint32_t device = (uint32_t)t->pool->device;
-    if (!ga_admit_fast(t->root, device, t->bytes, &t->tag) &&
-        !(may_wait && ga_admit_slow(t->root, device, t->bytes, t->kind, &t->tag)))
+    if ((t->full != 0 || !ga_admit_fast(t->root, device, t->bytes, &t->tag)) &&
+        !(may_wait && ga_admit_slow(t->root, device, t->bytes, t->kind, t->full, &t->tag)))
         return false;
     apply_to_pool(t, t->bytes, true);
     return true;

@@ -73,6 +73,7 @@ struct ga_memory_acquisition {
     uint64_t bytes;
     uint64_t reused; // part of bytes that was subtracted from the stream's frees
     uint32_t kind;   // GA_MEMORY_ASYNC or GA_MEMORY_GRAPH (core/wire.h)
+    uint32_t full;   // ga_admit_again; 0: the driver has not been called
     uint16_t tag;    // number of the session that the bytes are charged in
 };
 enum ga_memory_acquire_how {

@@ -21,7 +21,7 @@ struct ga_opencl_context {
 bool ga_opencl_context_ask(struct ga_opencl_context_request *s, const ga_cl_device *devices,
                            ga_cl_uint count) {
     bool wanted[GA_DEVICES] = {false};
-    *s = (struct ga_opencl_context_request){.root = ga_root_get()};
+    *s = (struct ga_opencl_context_request){.root = ga_root_get(), .slots.full = s->slots.full};
     if (!s->root)
         return !ga_root_denies();
     for (ga_cl_uint i = 0; devices && i < count; i++) {
@@ -50,7 +50,7 @@ bool ga_opencl_context_ask_type(struct ga_opencl_context_request *s, const intpt
     ga_cl_platform platform = (ga_cl_platform)find_property(properties, GA_CL_CONTEXT_PLATFORM);
     ga_cl_uint count = 0;
     GA_FN_clGetDeviceIDs *list = GA_OPENCL_REAL(clGetDeviceIDs);
-    *s = (struct ga_opencl_context_request){.root = NULL};
+    *s = (struct ga_opencl_context_request){.root = NULL, .slots.full = s->slots.full};
     if (!list || list(platform, type, 0, NULL, &count) != GA_CL_SUCCESS || count == 0)
         return true; // the driver will fail the program's call, with the reason
     size_t size = count * sizeof(ga_cl_device);

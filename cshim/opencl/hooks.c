@@ -83,20 +83,40 @@ static ga_cl_context note_works(ga_cl_context made) {
     return made;
 }
 
+// Returns the result of an object that was not admitted: nothing is acquired.
+static void *denied(ga_cl_int *status, struct ga_root **root, ga_cl_int why) {
+    *root = NULL;
+    return ga_opencl_refused(status, why);
+}
+
 // The code of wrappers, one macro for all functions (rows of hooks.def) that differ only in their
 // parameters. c is a variable of the macro; status is a parameter of the wrapper.
+//
+// GA_CREATES evaluates `asked`, which asks for admission. If that is granted, it evaluates `made`,
+// which calls the driver and accounts for the result. It begins anew if the driver had no memory
+// for what was admitted (ga_admit_again). Meanwhile status points to a variable of the macro,
+// because the program may pass NULL.
+#define GA_CREATES(request, full, why, asked, made)                                                \
+    ({                                                                                             \
+        struct request c;                                                                          \
+        void *object;                                                                              \
+        ga_cl_int own = GA_CL_SUCCESS;                                                             \
+        ga_cl_int *programs = status;                                                              \
+        status = &own;                                                                             \
+        full = 0;                                                                                  \
+        do                                                                                         \
+            object = (asked) ? (made) : denied(&own, &c.root, full ? own : (why));                 \
+        while (ga_admit_again(c.root, &full, !object && ga_opencl_lacks(own)));                    \
+        if (programs)                                                                              \
+            *programs = own;                                                                       \
+        object;                                                                                    \
+    })
 #define GA_CREATES_CONTEXT(real, asked, ...)                                                       \
-    ({                                                                                             \
-        struct ga_opencl_context_request c;                                                        \
-        (asked) ? ga_opencl_context_made(&c, note_works(real(__VA_ARGS__)), status)                \
-                : ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES);                               \
-    })
+    GA_CREATES(ga_opencl_context_request, c.slots.full, GA_CL_OUT_OF_RESOURCES, asked,             \
+               ga_opencl_context_made(&c, note_works(real(__VA_ARGS__)), status))
 #define GA_CREATES_MEMORY(real, opened, ...)                                                       \
-    ({                                                                                             \
-        struct ga_allocation c;                                                                    \
-        (opened) ? ga_opencl_memory_made(&c, real(__VA_ARGS__), status)                            \
-                 : ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE);                 \
-    })
+    GA_CREATES(ga_allocation, c.full, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE, opened,                 \
+               ga_opencl_memory_made(&c, real(__VA_ARGS__), status))
 // A release. The bytes of the objects that end in it are released.
 #define GA_RELEASES(real, ...) real(__VA_ARGS__)
 

@@ -9,7 +9,8 @@
 
 bool ga_opencl_memory_ask(struct ga_allocation *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind) {
-    *c = (struct ga_allocation){.entry = {.bytes = bytes, .kind = (uint8_t)kind}};
+    c->root = NULL;
+    c->entry = (struct ga_entry){.bytes = bytes, .kind = (uint8_t)kind};
     if (bytes == 0)
         return true;
     ga_opencl_call_release_bytes();

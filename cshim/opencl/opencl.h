@@ -23,6 +23,7 @@ typedef void *ga_cl_address; // a function, or shared virtual memory
 #define GA_CL_SUCCESS 0
 #define GA_CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)
 #define GA_CL_OUT_OF_RESOURCES (-5)
+#define GA_CL_OUT_OF_HOST_MEMORY (-6) // of a context also: no memory on the device
 #define GA_CL_INVALID_VALUE (-30)
 #define GA_CL_INVALID_OPERATION (-59)
 #define GA_CL_COMPLETE 0
@@ -64,6 +65,12 @@ static inline void *ga_opencl_refused(ga_cl_int *status, ga_cl_int why) {
     if (status)
         *status = why;
     return NULL;
+}
+
+// Reports whether an error may mean that the device had no memory for an object.
+static inline bool ga_opencl_lacks(ga_cl_int status) {
+    return status == GA_CL_MEM_OBJECT_ALLOCATION_FAILURE || status == GA_CL_OUT_OF_RESOURCES ||
+           status == GA_CL_OUT_OF_HOST_MEMORY;
 }
 
 typedef void ga_cl_mem_ended(ga_cl_mem memory, void *arg);

@@ -13,20 +13,23 @@ static struct ga_key key_of(const void *address) {
 
 ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context, ga_cl_bits flags,
                                   size_t size, ga_cl_uint alignment) {
-    struct ga_allocation c;
-    if (!ga_opencl_memory_ask(&c, context, 0, size, GA_MEMORY_PLAIN))
-        return NULL;
-    ga_cl_address address = real(context, flags, size, alignment);
-    if (!c.root)
-        return address;
-    c.entry.key = (uint64_t)(uintptr_t)address;
-    c.entry.space = GA_SPACE_OPENCL_SVM;
-    if (address && ga_insert(c.root, &c.entry))
-        return address;
-    // Without memory for its entry the block is freed again, because it could not be charged.
-    if (address && GA_OPENCL_REAL(clSVMFree))
-        GA_OPENCL_REAL(clSVMFree)(context, address);
-    ga_allocation_release(&c);
+    struct ga_allocation c = {.full = 0};
+    ga_cl_address address;
+    do {
+        if (!ga_opencl_memory_ask(&c, context, 0, size, GA_MEMORY_PLAIN))
+            return NULL;
+        address = real(context, flags, size, alignment);
+        if (!c.root)
+            return address;
+        c.entry.key = (uint64_t)(uintptr_t)address;
+        c.entry.space = GA_SPACE_OPENCL_SVM;
+        if (address && ga_insert(c.root, &c.entry))
+            return address;
+        // Without memory for its entry the block is freed again, because it could not be charged.
+        if (address && GA_OPENCL_REAL(clSVMFree))
+            GA_OPENCL_REAL(clSVMFree)(context, address);
+        ga_allocation_release(&c);
+    } while (ga_admit_again(c.root, &c.full, !address));
     return NULL;
 }
 

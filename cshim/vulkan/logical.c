@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Wraps the calls that make and destroy logical devices. A logical device takes a slot of each of
 // its physical devices, or is refused.
+#include "core/admit.h"
 #include "core/device.h"
 #include "core/driver.h"
 #include "core/root.h"
@@ -88,16 +89,21 @@ static ga_vk_result create(struct ga_vulkan_device *record, struct ga_vulkan_ins
     record->get = link->get_device;
     if (root)
         read_physicals(root, record, instance, physical, info);
-    if (root && !ask(root, record))
-        return GA_VK_INITIALIZATION_FAILED;
-    loader->link.device = link->next;
-    ga_vk_result result = real(physical, info, allocator, device);
-    if (root)
-        ga_slots_made(root, &record->slots);
-    if (result == GA_VK_SUCCESS)
-        ga_vulkan_chain_register_device(record, *device);
-    else
-        release_slots(root, record);
+    ga_vk_result result = GA_VK_INITIALIZATION_FAILED;
+    record->slots = (struct ga_slots){.full = 0};
+    do {
+        if (root && !ask(root, record))
+            return result;
+        loader->link.device = link->next;
+        result = real(physical, info, allocator, device);
+        if (root)
+            ga_slots_made(root, &record->slots);
+        if (result == GA_VK_SUCCESS)
+            ga_vulkan_chain_register_device(record, *device);
+        else
+            release_slots(root, record);
+    } while (ga_admit_again(ga_slots_any(&record->slots) ? root : NULL, &record->slots.full,
+                            result == GA_VK_OUT_OF_DEVICE_MEMORY));
     return result;
 }
 

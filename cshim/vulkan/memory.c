@@ -75,7 +75,8 @@ static const struct ga_vulkan_facts *charged_device(const struct ga_vulkan_devic
 static bool acquire(struct ga_allocation *c, const struct ga_vulkan_facts *facts) {
     struct ga_entry *e = &c->entry;
     int number = ga_vulkan_device_number(c->root, facts);
-    if (number >= 0 && ga_admit_fast(c->root, (uint32_t)number, e->bytes, &e->tag)) {
+    if (number >= 0 && c->full == 0 &&
+        ga_admit_fast(c->root, (uint32_t)number, e->bytes, &e->tag)) {
         e->device = (uint8_t)number;
         return true;
     }
@@ -87,7 +88,8 @@ static bool acquire(struct ga_allocation *c, const struct ga_vulkan_facts *facts
 // Reserves the bytes of memory that the program allocates. False: refused, and nothing is reserved.
 static bool admit(struct ga_allocation *c, const struct ga_vulkan_device *device,
                   const struct ga_vk_memory_info *info, enum source source) {
-    *c = (struct ga_allocation){.entry = {.bytes = info->size, .kind = GA_MEMORY_PLAIN}};
+    c->root = NULL;
+    c->entry = (struct ga_entry){.bytes = info->size, .kind = GA_MEMORY_PLAIN};
     if (!device->physical_count || info->memory_type >= device->types || source != OWN)
         return true;
     uint32_t heap = device->heap_of[info->memory_type];
@@ -124,25 +126,29 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
                                        const void *allocator, ga_vk_memory *memory) {
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     enum source source = source_of(info);
-    struct ga_allocation c;
+    struct ga_allocation c = {.full = 0};
+    ga_vk_result result;
     if (!device)
         return GA_VK_OUT_OF_HOST_MEMORY;
-    if (!admit(&c, device, info, source))
-        return GA_VK_OUT_OF_DEVICE_MEMORY;
-    ga_vk_result result = device->next.vkAllocateMemory(handle, info, allocator, memory);
-    if (result == GA_VK_SUCCESS && source == IMPORTED)
-        note(device, info, *memory);
-    if (!c.root)
-        return result;
-    if (result == GA_VK_SUCCESS) {
-        c.entry.key = key_of(device, *memory).number;
-        if (ga_insert(c.root, &c.entry))
+    do {
+        if (!admit(&c, device, info, source))
+            return GA_VK_OUT_OF_DEVICE_MEMORY;
+        result = device->next.vkAllocateMemory(handle, info, allocator, memory);
+        if (result == GA_VK_SUCCESS && source == IMPORTED)
+            note(device, info, *memory);
+        if (!c.root)
             return result;
-        // Without memory for its entry the block is freed again, because it could not be charged.
-        device->next.vkFreeMemory(handle, *memory, allocator);
-        result = GA_VK_OUT_OF_HOST_MEMORY;
-    }
-    ga_allocation_release(&c);
+        if (result == GA_VK_SUCCESS) {
+            c.entry.key = key_of(device, *memory).number;
+            if (ga_insert(c.root, &c.entry))
+                return result;
+            // Without memory for its entry the block is freed again, because it could not be
+            // charged.
+            device->next.vkFreeMemory(handle, *memory, allocator);
+            result = GA_VK_OUT_OF_HOST_MEMORY;
+        }
+        ga_allocation_release(&c);
+    } while (ga_admit_again(c.root, &c.full, result == GA_VK_OUT_OF_DEVICE_MEMORY));
     return result;
 }
 

@@ -310,3 +310,23 @@ func TestCallback(t *testing.T) {
 	p.Want("release a", "ok")
 	uses(m, p, 2*mib)
 }
+
+// TestDriverRefuses: the driver has no memory for what was admitted. The daemon reads the device and admits it again, and the driver
+// refuses again. The driver's error goes through, the user is told, and nothing stays charged.
+func TestDriverRefuses(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "4G")
+	p := begin(m, "link", "--wait")
+	p.Want("context c", "ok")
+	p.LimitAddresses(100 * mib)
+	p.Want("atonce a c 1G", "err -6")
+	p.Want("svm a c 1G", "err 1")
+	uses(m, p, 0)
+	said := p.End()
+	for _, want := range []string{"the driver has no room for 1 GiB that the budgets allow; the device shows: ",
+		"2 requests refused, the last for 1 GiB: the driver of the processor had no room for it"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it says %q, not %q", said, want)
+		}
+	}
+}

@@ -6,7 +6,8 @@
 //                            contexttype: clCreateContextFromType;  two: for the first and the last
 //   retain NAME; drop NAME   clRetainContext, clReleaseContext
 //   buffer NAME CONTEXT SIZE     clCreateBuffer;  properties: clCreateBufferWithProperties
-//   hostbuffer NAME CONTEXT SIZE clCreateBuffer with CL_MEM_USE_HOST_PTR
+//   hostbuffer NAME CONTEXT SIZE clCreateBuffer with CL_MEM_USE_HOST_PTR;
+//                            atonce: with CL_MEM_ALLOC_HOST_PTR, which PoCL allocates at once
 //   sub NAME BUFFER SIZE         clCreateSubBuffer
 //   image NAME CONTEXT WIDTH HEIGHT    clCreateImage, RGBA of 8 bits;  old: clCreateImage2D
 //   cube NAME CONTEXT WIDTH HEIGHT DEPTH   the same of three dimensions
@@ -123,7 +124,9 @@ static void do_buffer(void) {
     else if (script_is("hostbuffer"))
         memory = CL(clCreateBuffer)(context, CL_MEM_USE_HOST_PTR, size, malloc(size), &status);
     else
-        memory = CL(clCreateBuffer)(context, CL_MEM_READ_WRITE, size, NULL, &status);
+        memory = CL(clCreateBuffer)(context,
+                                    script_is("atonce") ? CL_MEM_ALLOC_HOST_PTR : CL_MEM_READ_WRITE,
+                                    size, NULL, &status);
     made(memory, &status);
 }
 
@@ -331,6 +334,7 @@ static const struct script_verb verbs[] = {
     {"buffer", do_buffer},
     {"properties", do_buffer},
     {"hostbuffer", do_buffer},
+    {"atonce", do_buffer},
     {"sub", do_sub},
     {"image", do_image},
     {"old", do_image},

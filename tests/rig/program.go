@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
@@ -238,4 +240,22 @@ func User() string {
 		return strconv.Itoa(os.Getuid())
 	}
 	return me.Username
+}
+
+// LimitAddresses lets the program map only so many more bytes than it has mapped. A driver that computes on the processor then has no memory
+// for more.
+func (p *Program) LimitAddresses(more uint64) {
+	p.m.T.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.PID()))
+	if err != nil {
+		p.m.fatalf("%v", err)
+	}
+	var pages uint64
+	if _, err := fmt.Sscan(string(data), &pages); err != nil {
+		p.m.fatalf("%v", err)
+	}
+	most := pages*uint64(os.Getpagesize()) + more
+	if err := unix.Prlimit(p.PID(), unix.RLIMIT_AS, &unix.Rlimit{Cur: most, Max: most}, nil); err != nil {
+		p.m.fatalf("%v", err)
+	}
 }

@@ -82,6 +82,21 @@ func TestRefusal(t *testing.T) {
 	idle(m)
 }
 
+// TestDriverRefuses: the driver has no memory for what was admitted. The daemon reads the device and admits it again, and the driver
+// refuses again. The driver's error goes through, the user is told, and nothing stays charged.
+func TestDriverRefuses(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "4G")
+	p := withDevice(m, "link", "--wait")
+	p.LimitAddresses(100 * mib)
+	p.Want("alloc a d 1G", "err -2")
+	uses(m, p, 0)
+	if said, want := p.End(), "the driver has no room for 1 GiB that the budgets allow; the device shows: "; !strings.Contains(said, want) {
+		t.Errorf("it says %q, not %q", said, want)
+	}
+	idle(m)
+}
+
 // TestImport: imported memory is charged to its exporter; imported host memory of the program is
 // not charged.
 func TestImport(t *testing.T) {
