@@ -41,7 +41,8 @@ type feed struct {
 	sentAt  time.Time
 	trouble string // why rows are not written; "": they are
 	down    bool   // trouble is that there is no process
-	sent    int    // number of minutes in the last batch
+	told    bool   // trouble is what the process said of itself before it ended
+	sent    int    // number of minutes at the beginning of minutes that are in the last batch
 }
 
 // feedRow is the row of a job that has ended.
@@ -73,12 +74,13 @@ func (f *feed) put(j rows.Job) {
 	f.past = append(f.past, feedRow{Job: j})
 }
 
-// putMinute adds the figures of a device in a minute.
+// putMinute adds the figures of a device in a minute. If there are too many, the oldest go, also while an unanswered batch has them.
 func (f *feed) putMinute(m rows.Minute) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.minutes) >= mostMinutes && !f.awaits {
+	if len(f.minutes) >= mostMinutes {
 		f.minutes = slices.Delete(f.minutes, 0, 1)
+		f.sent = max(f.sent-1, 0)
 	}
 	f.minutes = append(f.minutes, m)
 }
@@ -95,7 +97,7 @@ func (f *feed) settle() {
 func (f *feed) connect(pipe *os.File) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pipe, f.awaits, f.all = pipe, false, true
+	f.pipe, f.awaits, f.all, f.told = pipe, false, true, false
 	if f.settled == toldSettled {
 		f.settled = nowSettled
 	}
@@ -109,11 +111,13 @@ func (f *feed) disconnect() {
 	f.pipe = nil
 }
 
-// failed records why there is no process.
+// failed records why there is no process. The words of the process itself stay, because they say more than how it ended.
 func (f *feed) failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.trouble, f.down = err.Error(), true
+	if f.down = true; !f.told {
+		f.trouble = err.Error()
+	}
 }
 
 // state returns why rows are not written; "": they are.
@@ -133,8 +137,7 @@ func (f *feed) answered(a rows.Answer) (text string, changed bool) {
 		}
 		return "", false
 	}
-	f.down = false
-	f.awaits = false
+	f.down, f.awaits, f.told = false, false, a.Number == 0
 	changed = f.trouble != a.Error
 	if f.trouble = a.Error; a.Error != "" {
 		if f.settled == toldSettled {
