@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holding is what a job held on one device from its beginning to its end.
+// holding is the memory of a job on one device, which it held from its beginning to its end.
 type holding struct {
 	keys         map[string]string // by grouping
 	began, ended int64

@@ -54,8 +54,11 @@ func (v *server) serve(ctx context.Context, l *net.UnixListener) {
 			continue
 		}
 		who, err := v.readerOf(conn)
-		if err != nil || !v.enter(who.uid) {
-			conn.Close()
+		if err == nil {
+			err = v.enter(who.uid)
+		}
+		if err != nil {
+			refuse(conn, err)
 			continue
 		}
 		go func() {
@@ -66,19 +69,30 @@ func (v *server) serve(ctx context.Context, l *net.UnixListener) {
 	}
 }
 
-// enter counts a connection of a user. It returns false, and counts nothing, if the user or all users
+// refuse tells a reader why its question is not read, and closes the connection. A new connection has room for the line, so that the write does not
+// wait.
+func refuse(conn *net.UnixConn, why error) {
+	_ = conn.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+	_ = json.NewEncoder(conn).Encode(rows.Line{Error: why.Error()})
+	conn.Close()
+}
+
+// enter counts a connection of a user. It returns an error, and counts nothing, if the user or all users
 // together have too many.
-func (v *server) enter(uid uint32) bool {
+func (v *server) enter(uid uint32) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.total >= maxConns || v.conns[uid] >= maxConnsPerUser {
-		return false
+	if v.conns[uid] >= maxConnsPerUser {
+		return fmt.Errorf("%d questions of yours are open, and a user may have no more at once: let those commands end, or end them, and ask again", maxConnsPerUser)
+	}
+	if v.total >= maxConns {
+		return fmt.Errorf("%d questions of all users are open, and there may be no more at once: ask again in a minute", maxConns)
 	}
 	v.total++
 	if v.conns[uid]++; v.conns[uid] == 1 {
 		v.turns[uid] = make(chan struct{}, 1)
 	}
-	return true
+	return nil
 }
 
 func (v *server) leave(uid uint32) {
@@ -159,6 +173,7 @@ func (v *server) answer(ctx context.Context, conn *net.UnixConn, who reader) {
 	if err != nil {
 		last = rows.Line{Error: err.Error()}
 	}
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // the answer's own time may be over
 	_ = lines.Encode(last)
 	_ = out.Flush()
 }
@@ -171,10 +186,17 @@ func (v *server) answerInTurn(ctx context.Context, conn *net.UnixConn, who reade
 		return err
 	}
 	defer end()
-	ctx, done := v.store.answering(ctx)
+	of, done := v.store.answering(ctx)
 	defer done()
-	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })() // it ends a write that waits for the reader
-	return v.store.answer(ctx, who, q, time.Now().UnixMilli(), func(l rows.Line) error { return lines.Encode(l) })
+	defer context.AfterFunc(of, func() { _ = conn.SetDeadline(time.Now()) })() // it ends a write that waits for the reader
+	err = v.store.answer(of, who, q, time.Now().UnixMilli(), func(l rows.Line) error { return lines.Encode(l) })
+	switch {
+	case err == nil || of.Err() == nil:
+		return err
+	case ctx.Err() == nil:
+		return errors.New("the answer was ended, because it kept new rows from being written: ask again, or for a shorter time (--since)")
+	}
+	return fmt.Errorf("the answer was not complete after %v: ask for a shorter time (--since)", answerTimeout)
 }
 
 // answering returns the context of an answer that is made, which shortenLog may end. done must be called.

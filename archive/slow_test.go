@@ -28,7 +28,7 @@ func asks(t *testing.T, v *server, who reader, q rows.Question) net.Conn {
 	}
 	t.Cleanup(func() { client.Close() })
 	conn, err := l.AcceptUnix()
-	if err != nil || !v.enter(who.uid) || json.NewEncoder(client).Encode(q) != nil {
+	if err != nil || v.enter(who.uid) != nil || json.NewEncoder(client).Encode(q) != nil {
 		t.Fatal(err)
 	}
 	go func() {

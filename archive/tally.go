@@ -14,7 +14,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// tally has the totals of a report.
+// tally collects the totals of a report.
 type tally struct {
 	totals []*total
 	of     map[int64]*total // totals by key

@@ -51,7 +51,7 @@ func (d *Daemon) newArchive() *worker.Keeper {
 		Done: "the history is kept", Failed: "the history is not kept",
 		Prepare: func(as *syscall.Credential) error { return prepareFolder(d.paths.history, as) },
 		Started: d.feed.connect, Ended: d.feed.disconnect, Trouble: d.feed.failed,
-		Heard: func(output []byte) {
+		Heard: func(output []byte) (serves bool) {
 			out.Write(output)
 			for {
 				line, rest, found := bytes.Cut(out.Bytes(), []byte{'\n'})
@@ -61,9 +61,11 @@ func (d *Daemon) newArchive() *worker.Keeper {
 				var answer rows.Answer
 				if json.Unmarshal(line, &answer) == nil {
 					d.archiveAnswered(answer)
+					serves = serves || answer.Error == ""
 				}
 				out.Next(len(out.Bytes()) - len(rest))
 			}
+			return serves
 		},
 	})
 }

@@ -6,13 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"path/filepath"
 )
 
 // SocketOf returns the path of the history's socket, given the path of the daemon's socket.
 func SocketOf(daemon string) string { return filepath.Join(filepath.Dir(daemon), SocketName) }
+
+// ErrEndedEarly is the error of an answer without its last line: the process has ended, or has closed the connection.
+var ErrEndedEarly = errors.New("the answer ended early")
 
 // Ask sends a question to the socket at a path, and calls each for every line of the answer. It closes the connection if ctx
 // ends.
@@ -24,14 +26,12 @@ func Ask(ctx context.Context, path string, q Question, each func(Line) error) er
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if err := json.NewEncoder(conn).Encode(q); err != nil {
-		return err
-	}
+	asked := json.NewEncoder(conn).Encode(q) // it fails if the process has refused the connection and closed it; the reason can still be read
 	lines := json.NewDecoder(conn)
 	for {
 		var line Line
 		if err := lines.Decode(&line); err != nil {
-			return errors.Join(ctx.Err(), fmt.Errorf("the answer ended early: %w", err))
+			return errors.Join(ctx.Err(), ErrEndedEarly, asked, err)
 		}
 		switch {
 		case line.Error != "":

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,7 +159,7 @@ func (a *app) askPast(q rows.Question, each func(rows.Line)) error {
 
 // askPastOf asks the history's process of the daemon to which client is connected, and calls each for every line of the answer.
 func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each func(rows.Line)) error {
-	path := rows.SocketOf(client.Path())
+	path := pastSocket(client.Path())
 	err := rows.Ask(ctx, path, q, func(l rows.Line) error {
 		each(l)
 		return nil
@@ -166,7 +167,14 @@ func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each fu
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED), errors.Is(err, unix.ECONNRESET), errors.Is(err, io.EOF):
+	case errors.Is(err, os.ErrNotExist) && onlyClientFolder(client.Path()):
+		return fail(exitUnavailable, "a container does not get the history by %s: ask on the machine itself", filepath.Dir(client.Path()))
+	case errors.Is(err, rows.ErrEndedEarly) && !errors.Is(err, context.DeadlineExceeded):
+		return fail(exitUnavailable, "the history's process at %s has ended the connection before its answer: it is started again, or cannot open its files; "+
+			"ask again, or see `gpuarb doctor`", path)
+	case errors.Is(err, unix.EAGAIN):
+		return fail(exitUnavailable, "too many programs ask the history at once, at %s: ask again", path)
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
 		return fail(exitUnavailable, "the daemon at %s keeps no history at present: its configuration has history = \"none\", it is of an older version, "+
 			"or the history's process does not run; `gpuarb doctor` says more", client.Path())
 	case errors.Is(err, unix.EACCES):
@@ -177,10 +185,26 @@ func askPastOf(ctx context.Context, client *ipc.Client, q rows.Question, each fu
 	return fail(exitFailed, "the history's process cannot answer: %w", err)
 }
 
+// pastSocket returns the path of the history's socket, given the path of the daemon's socket. The latter may lie in the folder for containers,
+// where the history has no socket.
+func pastSocket(daemon string) string {
+	if outer := ipc.SecondPath(daemon); outer != "" && len(outer) < len(daemon) {
+		return rows.SocketOf(outer)
+	}
+	return rows.SocketOf(daemon)
+}
+
+// onlyClientFolder reports whether the path of the daemon's socket lies in the folder for containers, and the daemon's own folder is not there.
+func onlyClientFolder(daemon string) bool {
+	outer := ipc.SecondPath(daemon)
+	_, err := os.Lstat(outer)
+	return outer != "" && len(outer) < len(daemon) && errors.Is(err, os.ErrNotExist)
+}
+
 // tellPast writes how the latest job of a question ended. gpuarb why calls it if the daemon does not know the job any more. false: the
 // history does not know such a job either, or does not answer.
 func (a *app) tellPast(w io.Writer, q rows.Question) (told bool) {
-	q.Want, q.Limit = rows.WantJobs, 1
+	q.Want, q.Limit, q.Running = rows.WantJobs, 1, true // a job may have ended while no daemon ran, and the next one waits for it
 	var past *rows.Past
 	if err := a.askPast(q, func(l rows.Line) { past = l.Past }); err != nil || past == nil {
 		return false

@@ -32,11 +32,12 @@ type need struct {
 	Program string           `json:"program"`
 	Name    *string          `json:"name"`
 	Runs    int              `json:"runs"`
-	Peak    accounting.Bytes `json:"peak_bytes"`    // largest peak of all runs; the run with the request in Refused may have had a smaller one
+	Peak    accounting.Bytes `json:"peak_bytes"`    // largest peak of all runs; the run with the largest need may have had a smaller one
 	Refused accounting.Bytes `json:"refused_bytes"` // request that the run with the largest need was refused, in addition to its peak; 0: none
 	Memory  accounting.Bytes `json:"memory_bytes"`
-	Last    string           `json:"last"` // when the latest of the runs began
-	with    accounting.Bytes // peak of the run with the largest need, to which Refused is added
+	Last    string           `json:"last"`                // when the latest of the runs began
+	With    accounting.Bytes `json:"deciding_peak_bytes"` // peak of the run with the largest need, to which Refused is added
+	Job     uint64           `json:"deciding_job"`        // number of that run
 	bounded bool             // Memory is what the largest device has, because the runs needed more
 }
 
@@ -97,8 +98,8 @@ func (n *need) reason() string {
 		if n.Runs > 1 {
 			who = "the run that needed most"
 		}
-		base = n.with.Plus(n.Refused)
-		text = fmt.Sprintf("%s of %s: %s used at most %s on a device and was refused another %s", runs, report.Escape(of), who, n.with.Human(), n.Refused.Human())
+		base = n.With.Plus(n.Refused)
+		text = fmt.Sprintf("%s of %s: %s used at most %s on a device and was refused another %s", runs, report.Escape(of), who, n.With.Human(), n.Refused.Human())
 	}
 	if n.bounded {
 		return fmt.Sprintf("%s; %s plus a tenth is more than the largest device has: %s", text, base.Human(), n.Memory.Human())
@@ -144,7 +145,7 @@ func (n *need) count(runs []rows.Past, largest accounting.Bytes) {
 		peak, lacked := accounting.Bytes(r.Peak), accounting.Bytes(r.LackedBy)
 		n.Peak = max(n.Peak, peak)
 		if sum := peak.Plus(lacked); sum > most {
-			most, n.with, n.Refused = sum, peak, lacked
+			most, n.With, n.Refused, n.Job = sum, peak, lacked, r.ID
 		}
 	}
 	n.Memory = most.Plus((most + 9) / 10)

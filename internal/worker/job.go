@@ -31,6 +31,7 @@ type Job struct {
 	Ended   func()
 	// Trouble is called with the reason if a worker cannot be started or has failed; nil: not called.
 	Trouble func(err error)
-	// Heard gets each piece that is read from the worker's standard output; nil: not called. All output also counts as a heartbeat.
-	Heard func(output []byte)
+	// Heard gets each piece that is read from the worker's standard output, and returns whether the worker serves, as far as its output says. nil:
+	// the worker serves once it has written something. All output also counts as a heartbeat.
+	Heard func(output []byte) (serves bool)
 }

@@ -180,7 +180,8 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 	if k.Ended != nil {
 		defer k.Ended()
 	}
-	beat := k.heartbeats(pipes.stdout)
+	var serves atomic.Bool
+	beat := k.heartbeats(pipes.stdout, &serves)
 	look := time.NewTicker(k.heartbeatPeriod)
 	defer look.Stop()
 	missed, served := 0, false
@@ -196,7 +197,7 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 			pipes.stdin.Close()
 			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errors.New("exit status 0, without being told to")))
 		case <-beat:
-			if missed = 0; !served { // only after its first heartbeat it is known that the worker could begin
+			if missed = 0; !served && serves.Load() {
 				served = true
 				k.log.Info(k.Done, "listen", addressOf(listener), "pid", cmd.Process.Pid)
 			}
@@ -236,9 +237,9 @@ type workerPipes struct {
 	stdout io.Reader // read end of its standard output, to which it writes heartbeats
 }
 
-// heartbeats reads r, the worker's standard output, until it ends, and passes what it reads to Heard.
-// The channel receives a value after each read.
-func (k *Keeper) heartbeats(r io.Reader) <-chan struct{} {
+// heartbeats reads r, the worker's standard output, until it ends, and passes what it reads to Heard. It sets serves when the output says that
+// the worker serves. The channel receives a value after each read.
+func (k *Keeper) heartbeats(r io.Reader, serves *atomic.Bool) <-chan struct{} {
 	beat := make(chan struct{}, 1)
 	go func() {
 		room := make([]byte, 512)
@@ -247,8 +248,8 @@ func (k *Keeper) heartbeats(r io.Reader) <-chan struct{} {
 			if err != nil {
 				return
 			}
-			if k.Heard != nil {
-				k.Heard(room[:n])
+			if k.Heard == nil || k.Heard(room[:n]) {
+				serves.Store(true)
 			}
 			select {
 			case beat <- struct{}{}:

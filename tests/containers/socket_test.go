@@ -78,6 +78,10 @@ func TestClientFolder(t *testing.T) {
 	for _, line := range []string{"client", filepath.Base(m.Socket), "kept", "refused"} {
 		look.Expect(line)
 	}
+	past := inside(m.Env(), rig.Build(t, "gpuarb"), "report")
+	if code := past.Wait(); code != 69 {
+		t.Errorf("gpuarb report in a container ends with %d, want 69", code)
+	}
 	for _, p := range []*rig.Program{bare, run, look} {
 		p.End()
 	}

@@ -151,6 +151,10 @@ func TestGoneMeanwhile(t *testing.T) {
 	p.Wait()
 	rig.Eventually(t, "the program ends too", func() bool { return m.SimNumber("total", "0") == 0 })
 	m.Start()
+	rig.Eventually(t, "why tells of it before its end is known", func() bool {
+		r := rig.Run(t, m.Gpuarb("why", "gone"))
+		return r.Code == 0 && strings.Contains(r.Stdout, "has not ended as far as the history knows, which had its last figures")
+	})
 	past := ended(m, 1)["gone"]
 	if got := past.Held * 3600; got < held.Seconds()-1 || got > held.Seconds()+0.1 {
 		t.Errorf("%.2f GiB-seconds up to the kill, want %.2f less a second at most", got, held.Seconds())
@@ -263,10 +267,21 @@ func TestTwoDaemons(t *testing.T) {
 	rig.Eventually(t, "the second one says so", func() bool {
 		return strings.Contains(other.Log(), "another gpuarb daemon keeps its history there")
 	})
+	if strings.Contains(other.Log(), "the history is kept") {
+		t.Errorf("the second one says that it keeps the history: %s", other.Log())
+	}
+	rig.Eventually(t, "doctor says why, also after its process has ended", func() bool {
+		d := rig.Run(t, other.Gpuarb("doctor"))
+		return strings.Contains(other.Log(), "its process ended") && strings.Contains(d.Stdout+d.Stderr, "another gpuarb daemon keeps its history there")
+	})
 	finish(m, []string{"--name", "mine"}, "alloc a 1G")
 	ended(m, 1)
+	rig.Eventually(t, "its process has ended three times", func() bool { return strings.Count(other.Log(), "gpuarbd: the history: ") >= 3 })
+	if n := strings.Count(other.Log(), "the history cannot be written"); n != 1 {
+		t.Errorf("%d lines in the log that the history cannot be written", n)
+	}
 	r := rig.Run(t, other.Gpuarb("report"))
-	if r.Code != 69 || !strings.Contains(r.Stderr, "keeps no history") {
+	if r.Code != 69 || !strings.Contains(r.Stderr, "`gpuarb doctor`") {
 		t.Errorf("the second one: %+v", r)
 	}
 	text, err := json.Marshal(reported(m, "name", 1))

@@ -103,6 +103,28 @@ func TestWhyAfterTheEnd(t *testing.T) {
 	}
 }
 
+// TestTooManyQuestions: a user with as many open questions as there may be is told so.
+func TestTooManyQuestions(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{NoMount: true})
+	kept(m)
+	rig.Eventually(t, "the user is told how many questions are open", func() bool {
+		for range 20 {
+			conn, err := net.Dial("unix", filepath.Join(m.Dir, rows.SocketName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+		r := rig.Run(t, m.Gpuarb("report"))
+		if strings.Contains(r.Stderr, "keeps no history") {
+			t.Fatalf("%+v", r)
+		}
+		return r.Code == 1 && strings.Contains(r.Stderr, "16 questions of yours are open, and a user may have no more at once: let those commands end")
+	})
+	kept(m)
+}
+
 // TestNoHistory: history = "none" keeps nothing, runs no process, and commands say so.
 func TestNoHistory(t *testing.T) {
 	t.Parallel()

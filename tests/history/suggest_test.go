@@ -66,4 +66,12 @@ func TestSuggest(t *testing.T) {
 	if !strings.Contains(auto.Stdout, "alloc a ok") || !strings.Contains(auto.Stdout, "alloc b err 2") || !strings.Contains(auto.Stderr, "gpuarb: --memory auto: the last 19 runs of small used at most 100 MiB on a device") {
 		t.Errorf("with --memory auto: %+v", auto)
 	}
+	finish(m, []string{"--name", "wide"}, "alloc a 200M") // its peak is larger than that of the run that decides
+	rig.Eventually(t, "the run", func() bool { return suggested("--name", "wide") == "256MiB" })
+	r := rig.Run(t, m.Gpuarb("suggest", "--json", "--", cudaprog(m)))
+	for _, want := range []string{`"peak_bytes": 209715200`, `"refused_bytes": 314572800`, `"deciding_peak_bytes": 157286400`, `"deciding_job": 21`, `"memory_bytes": 536870912`} {
+		if !strings.Contains(r.Stdout, want) {
+			t.Errorf("suggest --json lacks %s: %+v", want, r)
+		}
+	}
 }
