@@ -195,6 +195,11 @@ uninstall: ## remove what `make install` installed, except the configuration
 packages: setup-build build $(BUILD)/tools/nfpm ## write packages for Debian and for distributions with rpm into build/packages/
 	@SOURCE_DATE_EPOCH='$(EPOCH)' GO='$(GO)' VERSION='$(VERSION)' tools/packages/build.sh $(BUILD) $(BUILD)/packages
 
+# VERSION=0.2.0 names another version than that of the nearest tag.
+.PHONY: release
+release: packages ## build what a release has into build/release/: packages, bill of materials, source, checksums
+	@SOURCE_DATE_EPOCH='$(EPOCH)' tools/packages/release.sh $(BUILD)/packages $(BUILD)/release
+
 .PHONY: clean
 clean: ## remove build/
 	rm -rf $(BUILD)

@@ -29,6 +29,8 @@ SHIM_FLAGS += $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distrib
 # leaves out hook/entries and hook/preload, whose assembly names symbols of its own file, core/copy,
 # whose functions the optimiser calls by itself, and hook/exports, which differs between the builds.
 SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
+# The names of sources in debug information do not depend on where the checkout is, so that each clone builds the same bytes.
+SHIM_FLAGS += -ffile-prefix-map=$(CURDIR)=.
 SHIM_DIR := $(BUILD)/cshim
 SHIM_OBJECTS := $(SHIM_UNITS:%=$(SHIM_DIR)/%.o)
 SHIM_ROWS := $(wildcard cshim/*/*.def)

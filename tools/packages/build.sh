@@ -15,6 +15,7 @@ build=$(realpath "${1:?usage: build.sh BUILD OUT}")
 out=$(realpath -m "${2:?usage: build.sh BUILD OUT}")
 cd "$(dirname "$0")/../.."
 readonly build out here=tools/packages
+readonly programs=(usr/bin/gpuarb usr/bin/gpuarbd usr/lib/gpuarb/{gpuarb-probe,libgpuarb.so,no-exports/libgpuarb.so})
 
 # package_version: prints the version as both formats order it: 0.1.0-5-gabc, which git gives to the
 # fifth commit after 0.1.0, comes after 0.1.0.
@@ -33,9 +34,10 @@ stage() {
     root=$(staged "$1")
     rm -rf "$root"
     (umask 022 && DESTDIR=$root PREFIX=/usr SYSCONFDIR=/etc tools/install.sh "$build")
-    for file in bin/gpuarb bin/gpuarbd lib/gpuarb/{gpuarb-probe,libgpuarb.so,no-exports/libgpuarb.so}; do
-        strip --strip-unneeded --remove-section=.comment "$root/usr/$file"
+    for file in "${programs[@]}"; do
+        strip --strip-unneeded --remove-section=.comment "$root/$file"
     done
+    bill "$root"
     chmod 0644 "$root"/usr/lib/gpuarb/{,no-exports/}libgpuarb.so # the loader maps it, and nothing executes it
     find "$root/usr/share/man" -type f -exec gzip -9n {} +
     cp -r "$here/$1" "$root/scripts"
@@ -50,6 +52,17 @@ stage() {
     install -D -m 0644 $here/gpuarb.lintian-overrides "$root/usr/share/lintian/overrides/gpuarb"
     debian_changelog | gzip -9n >"$root/usr/share/doc/gpuarb/changelog.gz"
     chmod 0644 "$root/usr/share/doc/gpuarb/changelog.gz"
+}
+
+# bill ROOT: writes the bill of materials of the programs in ROOT to the folder OUT, and the licences of
+# their parts to ROOT.
+bill() {
+    local -a pairs=("${programs[@]/#/=$1/}")
+    local i
+    for i in "${!pairs[@]}"; do pairs[i]=${programs[i]}${pairs[i]}; done
+    "$GO" run ./tools/sbom -version "$PACKAGE_VERSION" -time "$SOURCE_DATE_EPOCH" -libc "$(getconf GNU_LIBC_VERSION | cut -d ' ' -f 2)" \
+        -licences "$1/usr/share/doc/gpuarb/THIRD-PARTY.txt" "${pairs[@]}" >"$out/gpuarb-$PACKAGE_VERSION.spdx.json"
+    gzip -9n "$1/usr/share/doc/gpuarb/THIRD-PARTY.txt"
 }
 
 # debian_changelog: prints the changelog in Debian's format, which has the version and its time.
