@@ -82,7 +82,7 @@ $(BUILD)/no-exports/libgpuarb.so: $(SHIM_WITHOUT) $(SHIM_DIR)/without.map
 $(BUILD)/gpuarb-probe: $(wildcard cshim/probe/*.[ch]) cshim/vulkan/vulkan.h cshim/core/os.h $(SHIM_ROWS) cshim/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
-	  -o $@ $(filter %.c,$^) -ldl
+	  -ffile-prefix-map=$(CURDIR)=. -o $@ $(filter %.c,$^) -ldl
 
 # Tests. The core is linked into each, so that sanitizers work without a preload. The folder of a
 # program names its build: asan (with ubsan), tsan, or plain for the peer.

@@ -74,6 +74,8 @@ systemd                   systemd-analyze                        lint test
 debootstrap               debootstrap                            full root
 systemd-container         systemd-nspawn                         full
 podman                    podman                                 full
+lintian                   lintian                                full
+rpm                       rpm                                    full
 runc                      runc                                   full
 prometheus                promtool                               full
 docker.io                 dockerd                                full

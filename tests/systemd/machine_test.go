@@ -33,17 +33,23 @@ const rootWithin = 20 * time.Minute
 
 // boot makes the machine, with gpuarb installed, and starts it.
 func boot(t *testing.T) *host {
+	h := prepare(t)
+	here(t, "make", "--no-print-directory", "install", "DESTDIR="+h.root, "PREFIX=/usr")
+	here(t, "chroot", h.root, "systemctl", "enable", "gpuarbd.socket", "gpuarbd.service")
+	h.start()
+	return h
+}
+
+// prepare makes the machine, with the simulated driver and a program that uses it, and without gpuarb.
+func prepare(t *testing.T) *host {
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
 	// Go ignores folders whose name begins with a dot.
 	h := &host{t: t, root: filepath.Join(build, ".systemd")}
 	t.Cleanup(func() { _ = os.RemoveAll(h.root) })
 	within(t, rootWithin, "tools/fresh-root.sh", "--make", h.root, "systemd,systemd-sysv,dbus,procps,libpam-systemd")
 	h.Machine = rig.New(t, rig.Options{Stopped: true, NoMount: true, Life: 20 * time.Minute})
-	here(t, "make", "--no-print-directory", "install", "DESTDIR="+h.root, "PREFIX=/usr")
 	here(t, "cp", "build/sim/libcuda.so.1", "build/sim/libnvidia-ml.so.1", h.root+"/usr/lib")
 	here(t, "cp", "build/programs/cudaprog-dlsym", h.root+"/usr/bin")
-	here(t, "chroot", h.root, "systemctl", "enable", "gpuarbd.socket", "gpuarbd.service")
-	h.start()
 	return h
 }
 

@@ -10,6 +10,7 @@ set -euo pipefail
 : "${SOURCE_DATE_EPOCH:?the time of the files: make packages sets it to the time of the commit}"
 : "${GO:=go}" "${VERSION:=}"
 export SOURCE_DATE_EPOCH
+umask 022
 
 build=$(realpath "${1:?usage: build.sh BUILD OUT}")
 out=$(realpath -m "${2:?usage: build.sh BUILD OUT}")
@@ -33,7 +34,7 @@ stage() {
     local root file
     root=$(staged "$1")
     rm -rf "$root"
-    (umask 022 && DESTDIR=$root PREFIX=/usr SYSCONFDIR=/etc tools/install.sh "$build")
+    DESTDIR=$root PREFIX=/usr SYSCONFDIR=/etc tools/install.sh "$build"
     for file in "${programs[@]}"; do
         strip --strip-unneeded --remove-section=.comment "$root/$file"
     done
@@ -51,7 +52,6 @@ stage() {
     install -D -m 0644 $here/copyright "$root/usr/share/doc/gpuarb/copyright"
     install -D -m 0644 $here/gpuarb.lintian-overrides "$root/usr/share/lintian/overrides/gpuarb"
     debian_changelog | gzip -9n >"$root/usr/share/doc/gpuarb/changelog.gz"
-    chmod 0644 "$root/usr/share/doc/gpuarb/changelog.gz"
 }
 
 # bill ROOT: writes the bill of materials of the programs in ROOT to the folder OUT, and the licences of

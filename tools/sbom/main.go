@@ -1,6 +1,6 @@
-// Command sbom writes what the programs of a release consist of: a document in the format of SPDX 2.3 to stdout, and a
-// text with the licences of all parts, which must accompany the programs, to the file -licences. The modules are those
-// that Go has recorded in each program. tools/packages/build.sh calls it.
+// Command sbom writes a bill of materials to stdout, in the format of SPDX 2.3: the programs of a release, and the modules
+// that Go has recorded in each program. It writes the licences of these modules, which must accompany the programs, to
+// the file -licences. tools/packages/build.sh calls it.
 package main
 
 // This file reads the programs. licences.go has the licences of their parts, and document.go the format of SPDX.

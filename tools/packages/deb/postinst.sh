@@ -29,9 +29,10 @@ if [ -e /usr/local/lib/systemd/system/gpuarbd.service ]; then
 fi
 if [ -d /run/systemd/system ]; then
     systemctl --system daemon-reload >/dev/null || true
-    if [ -z "$2" ] || ! systemctl --quiet is-active gpuarbd.socket; then
+    # An upgrade does not restart the socket, so that no program is refused.
+    if [ -z "$2" ]; then
         deb-systemd-invoke start gpuarbd.socket gpuarbd.service >/dev/null || true
     else
-        deb-systemd-invoke restart gpuarbd.service >/dev/null || true # the socket stays, so that no program is refused
+        deb-systemd-invoke restart gpuarbd.service >/dev/null || true
     fi
 fi
