@@ -118,6 +118,9 @@ func (c *copying) job(j *job) *job {
 	n.shared, n.cap = c.shared(j.shared), c.shared(j.cap)
 	n.budget = c.to.ledger.OpenBudget(budgetOf(n.shared))
 	n.budget.Owner = n
+	if j.around != nil {
+		n.putInside(c.to.ledger, c.job(j.around))
+	}
 	if n.cap != nil {
 		_ = c.to.ledger.SetCaps(n.budget, n.cap.budget) // cannot fail: it is a cap
 	}

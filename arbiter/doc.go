@@ -43,7 +43,7 @@
 //   - Recalled credit, and exceeded limits: recall.go, overlimit.go, charge.go.
 //   - Slots, and the objects that need them: slots.go, objects.go.
 //   - Accounts of jobs for the history: accounts.go.
-//   - Limits written to the ledger: shares.go, hidden.go, renew.go.
+//   - Limits written to the ledger: shares.go, hidden.go, renew.go, inside.go.
 //   - Texts about holders and tickets: holders.go, emptiest.go, explain.go.
 //   - Evaluation of a request: evaluate.go. Notices to waiting clients: notice.go.
 //   - Carrying out a decision: queue.go, decision.go, end.go, refuse.go, serve.go, open.go.

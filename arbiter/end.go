@@ -81,7 +81,8 @@ func (a *Arbiter) releaseKept(now time.Time, j *job) {
 }
 
 // dropJob removes a job without sessions, and the shared budgets below which it was the last.
-func (a *Arbiter) dropJob(j *job) {
+func (a *Arbiter) dropJob(now time.Time, j *job) {
+	a.leaveInside(now, j)
 	delete(a.jobs, j.id)
 	a.uncountJob(j)
 	a.dropBudget(j.budget)
@@ -104,7 +105,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	a.releaseKept(now, j)
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	if len(j.sessions) == 0 {
-		a.dropJob(j)
+		a.dropJob(now, j)
 	}
 }
 

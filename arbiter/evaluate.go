@@ -368,7 +368,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 			return final(ReasonSharedFull)
 		}
 	}
-	if b != t.job.budget { // a session's reservation: those of other sessions of the job may leave too little
+	if b != t.job.budget || t.job.around != nil { // a session's reservation: those of other sessions of the job, or of other jobs inside the same one, may leave too little
 		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && reasonOf(r) == ReasonOverBudget {
 			return final(ReasonOverBudget)
 		}
@@ -379,7 +379,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 // growth returns by how many bytes a reservation raises the sum that is promised on a device. This includes the reservation of the shared
 // budget above the job, if that is still to be made.
 func (a *Arbiter) growth(j *job, b *accounting.Budget, d *device, least accounting.Bytes) accounting.Bytes {
-	s := j.shared
+	s := j.outermost().shared
 	if s == nil {
 		return a.ledger.MinGrowth(b, d.Index, least, nil)
 	}

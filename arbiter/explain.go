@@ -265,7 +265,7 @@ func (a *Arbiter) explainMin(j *job, r *accounting.Refusal, why Reason) string {
 	if why == ReasonTooLarge {
 		return d.tooMuch(r.Requested)
 	}
-	where, context := fmt.Sprintf(wording.JobLimit, r.Limit.Human()), ""
+	where, context := j.limitAt(r.Budget, r.Limit), ""
 	if sh := sharedOf(r.Budget); sh != nil {
 		where = sh.describeLimit(d, r.Limit)
 	}

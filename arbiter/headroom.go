@@ -1,8 +1,6 @@
 package arbiter
 
 import (
-	"slices"
-
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
@@ -29,15 +27,18 @@ func (d *device) bounds() rules.Bounds {
 	return rules.Bounds{Device: d.Index, Processor: !d.IsGPU(), Total: d.Total, Reservable: d.mostMin()}
 }
 
-// headroomOf returns the budget whose headroom serves the contexts of a lease: that of its process, else that of its job. nil: neither has
-// headroom.
-func (l *lease) headroomOf() *accounting.Budget {
-	for _, b := range [...]*accounting.Budget{l.session.budget, l.session.job.budget} {
-		if all, _ := b.ReservedOverhead(l.device.Index); all > 0 {
-			return b
+// headroomOf returns the budget whose headroom serves the contexts of a lease: that of its process, else that of its job, else that of the
+// nearest job around it. nil: none has headroom. of is the job of that budget.
+func (l *lease) headroomOf() (b *accounting.Budget, of *job) {
+	if all, _ := l.session.budget.ReservedOverhead(l.device.Index); all > 0 {
+		return l.session.budget, l.session.job
+	}
+	for j := l.session.job; j != nil; j = j.around {
+		if all, _ := j.budget.ReservedOverhead(l.device.Index); all > 0 {
+			return j.budget, j
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // headroomFor returns the headroom of a budget that reserves least bytes on a device: its present headroom, else that of a new reservation.
@@ -80,37 +81,44 @@ func (l *lease) newContexts(n int, cost accounting.Bytes) accounting.Bytes {
 // offered returns the bytes of unused headroom for the next context of a lease; 0: none.
 func (l *lease) offered() (left accounting.Bytes) {
 	if l.isOffered() {
-		_, left = l.headroomOf().ReservedOverhead(l.device.Index)
+		b, _ := l.headroomOf()
+		_, left = b.ReservedOverhead(l.device.Index)
 	}
 	return left
 }
 
 // isOffered reports whether unused headroom exists for the next context of a lease. The headroom of a process is unused until the process
 // has a context on the device. The headroom of a job is unused until one of its processes has a context there or headroom of its own, which
-// is part of the job's.
+// is part of the job's. Processes of jobs inside count as its own.
 func (l *lease) isOffered() bool {
-	b, j := l.headroomOf(), l.session.job
+	b, j := l.headroomOf()
 	if b == nil {
 		return false
 	}
-	return !slices.ContainsFunc(j.sessions, func(s *session) bool {
+	for s := range j.clients {
 		if !s.alive() || b != j.budget && s != l.session {
-			return false
+			continue
 		}
 		own, _ := s.budget.ReservedOverhead(l.device.Index)
-		x := s.leaseOn(l.device)
-		return b == j.budget && own > 0 || x != nil && !x.lost && x.contexts > 0
-	})
+		if x := s.leaseOn(l.device); b == j.budget && own > 0 || x != nil && !x.lost && x.contexts > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // isFurther reports whether a ticket asks for another context after the one that used the headroom.
 func (a *Arbiter) isFurther(t *ticket) bool {
-	return t.kind == WantsContexts && t.lease.headroomOf() != nil && !t.lease.isOffered()
+	if t.kind != WantsContexts {
+		return false
+	}
+	b, _ := t.lease.headroomOf()
+	return b != nil && !t.lease.isOffered()
 }
 
 // trimHeadroom lowers the headroom for a lease to the known cost of a context, after the context that uses it was measured.
 func (a *Arbiter) trimHeadroom(l *lease) {
-	if b := l.headroomOf(); b != nil && l.extra.Confirmed() && l.contexts > 0 && l.extra.Overhead > 0 {
+	if b, _ := l.headroomOf(); b != nil && l.extra.Confirmed() && l.contexts > 0 && l.extra.Overhead > 0 {
 		all, _ := b.ReservedOverhead(l.device.Index)
 		_ = a.ledger.ReserveOverhead(b, l.device.Index, min(all, l.device.contextCost())) // cannot fail: the device exists
 	}

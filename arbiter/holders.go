@@ -347,9 +347,10 @@ func (a *Arbiter) holdings(j *job) string {
 // reservedByOthers returns the bytes that are reserved on a device for others than a job, and for contexts of others. all is what is
 // reserved there in all (allReserved).
 func (j *job) reservedByOthers(d *device, all accounting.Bytes) accounting.Bytes {
-	own := j.budget.Reserved(d.Index)
-	if j.shared != nil {
-		own = j.shared.budget.Reserved(d.Index)
+	top := j.outermost()
+	own := top.budget.Reserved(d.Index)
+	if top.shared != nil {
+		own = top.shared.budget.Reserved(d.Index)
 	}
 	overhead, _ := j.budget.ReservedOverhead(d.Index)
 	return all.Less(own.Plus(overhead))
@@ -359,7 +360,7 @@ func (j *job) reservedByOthers(d *device, all accounting.Bytes) accounting.Bytes
 func (a *Arbiter) allReserved(d *device) accounting.Bytes {
 	sum := a.reservedBelow(d)
 	for _, j := range a.jobs {
-		if j.shared == nil {
+		if j.shared == nil && j.around == nil {
 			sum = sum.Plus(j.budget.Reserved(d.Index))
 		}
 		overhead, _ := j.budget.ReservedOverhead(d.Index)

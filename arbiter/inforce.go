@@ -102,5 +102,15 @@ func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
 	case b == l.session.budget || !j.run && b == j.budget:
 		return fmt.Sprintf(wording.ProcessLimit, most.Human())
 	}
+	return j.limitAt(b, most)
+}
+
+// limitAt returns the name of the limit of a job's budget, or of a job around it.
+func (j *job) limitAt(b *accounting.Budget, most accounting.Bytes) string {
+	if b != nil {
+		if in, ok := b.Owner.(*job); ok && in != j {
+			return fmt.Sprintf(wording.AroundLimit, most.Human(), in.name())
+		}
+	}
 	return fmt.Sprintf(wording.JobLimit, most.Human())
 }

@@ -17,10 +17,39 @@ import (
 
 // shares yields the shared budgets of all processes of a job, the narrower one first.
 func (j *job) shares(yield func(*shared) bool) {
-	if j.cap != nil && !yield(j.cap) || j.shared == nil {
-		return
+	for ; j != nil; j = j.around {
+		if j.cap != nil && !yield(j.cap) || j.shared != nil && !yield(j.shared) {
+			return
+		}
 	}
-	yield(j.shared)
+}
+
+// outermost returns the outermost job around j, or j itself.
+func (j *job) outermost() *job {
+	for j.around != nil {
+		j = j.around
+	}
+	return j
+}
+
+// clients yields the sessions of a job, and of the jobs inside it.
+func (j *job) clients(yield func(*session) bool) {
+	j.eachClient(yield)
+}
+
+// eachClient does the work of clients. It returns false after yield did.
+func (j *job) eachClient(yield func(*session) bool) bool {
+	for _, s := range j.sessions {
+		if !yield(s) {
+			return false
+		}
+	}
+	for _, in := range j.inside {
+		if !in.eachClient(yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // shares yields the shared budgets of a session, the narrower ones first.

@@ -37,6 +37,11 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 		return JobInfo{}, err
 	}
 	from = a.narrowed(&r, rule, from)
+	if in := a.jobs[r.Around]; in != nil {
+		if from, err = in.only(r, from); err != nil {
+			return JobInfo{}, err
+		}
+	}
 	all := len(from)
 	if from, err = a.reservable(r, rule, from); err != nil {
 		return JobInfo{}, err
@@ -48,7 +53,7 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	// The job is not evaluated on lost devices. So it must not use them when they come back: it would reserve memory and keep slots there
 	// without an evaluation.
 	lost := len(from) > 0 && slices.ContainsFunc(a.devices, func(d *device) bool { return d.lost && d.IsGPU() })
-	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost || rule.Devices != "" || r.Emptiest) {
+	if !r.Any && (len(r.Devices) > 0 || a.jobs[r.Around].limitsDevices() || len(from) < all || lost || rule.Devices != "" || r.Emptiest) {
 		j.devices = from
 	}
 	a.newJob(now, j)
@@ -97,10 +102,26 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 	}
 }
 
+// Enclose puts a job inside the job of a cgroup that was opened later, around its own cgroup. What it holds counts there even if it exceeds
+// the limits. Unknown jobs are ignored.
+func (a *Arbiter) Enclose(now time.Time, id, around JobID) {
+	j, in := a.jobs[id], a.jobs[around]
+	if j == nil || in == nil || j == in {
+		return
+	}
+	defer a.cycle(now)
+	a.moveInside(now, j, in)
+}
+
 // checkJob returns an error if the rule does not allow what a job asks for.
 func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 	if r.Streams < 0 {
 		return rules.Wrong(rules.ErrRange, wording.StreamsTooFew, r.Streams)
+	}
+	if in := a.jobs[r.Around]; in != nil && r.Cgroup == "" {
+		if err := a.checkInside(r, in); err != nil {
+			return err
+		}
 	}
 	if r.Process.MayPass() {
 		return nil
@@ -124,6 +145,30 @@ func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 		return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.StreamsBeyondRule, r.Streams, rule.Name, most)}
 	}
 	return nil
+}
+
+// checkInside returns an error if a program inside the job of a cgroup asks for a job that would pass that job by: for a device as a whole, or
+// for a reservation that is not part of that job's.
+func (a *Arbiter) checkInside(r JobRequest, in *job) error {
+	what := ""
+	switch {
+	case r.Claim || r.Any:
+		what = wording.InsideClaims
+	case r.Exclusive:
+		what = wording.InsideExclusive
+	case r.Min != nil:
+		for _, d := range a.devices {
+			left := in.budget.Limits(d.Index).Least().Less(in.budget.Load(d.Index))
+			if d.IsGPU() && in.uses(d) && d.bounds().Reserves(*r.Min) > left {
+				what = fmt.Sprintf(wording.InsideReserves, left.Human(), d)
+				break
+			}
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.InsideJob, in.name(), what)}
 }
 
 // reservable returns the devices in from on which the job's reservation can be used in full. If the job names its devices, all of them must

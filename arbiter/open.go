@@ -21,6 +21,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 		Processor: slices.ContainsFunc(j.devices, func(d *device) bool { return !d.IsGPU() })}
 	j.budget = a.ledger.OpenBudget(nil)
 	j.budget.Owner = j
+	j.putInside(a.ledger, a.jobs[r.Around])
 	j.hidden = a.hiddenFrom(j)
 	a.jobs[j.id] = j // link looks for the jobs of a shared budget
 	a.link(j)

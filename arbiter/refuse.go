@@ -104,7 +104,7 @@ func (a *Arbiter) abandon(now time.Time, t *ticket) {
 		a.dropSession(now, s)
 	}
 	if a.jobs[j.id] == j && len(j.sessions) == 0 && t.session == nil {
-		a.dropJob(j)
+		a.dropJob(now, j)
 	}
 }
 

@@ -177,6 +177,9 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 			for sh := range j.shares {
 				info.Budget = min(info.Budget, sh.budget.Limits(d.Index).Max)
 			}
+			for in := j.around; in != nil; in = in.around {
+				info.Budget = min(info.Budget, in.limits(d).Max)
+			}
 		}
 		if h := d.permits[permit.Slot][owner{Job: j}]; h != nil && h.kept {
 			info.Keeps = append(info.Keeps, d.Index)

@@ -82,11 +82,11 @@ func (a *Arbiter) exceeds(j *job) bool {
 	})
 }
 
-// shareFor returns the shared budget of a job's rule, and makes it if it does not exist. nil: the rule has none, or a privileged user asked
-// for more than the rule allows.
+// shareFor returns the shared budget of a job's rule, and makes it if it does not exist. nil: the rule has none, a privileged user asked for
+// more than the rule allows, or the job is inside another.
 func (a *Arbiter) shareFor(j *job) *shared {
 	p := &j.request.Process
-	if a.exceeds(j) {
+	if j.around != nil || a.exceeds(j) { // the job around it is below the shared budget of its own rule
 		return nil
 	}
 	key := sharedKey{scope: j.Rule.Scope, rule: j.Rule.Key}
@@ -126,7 +126,9 @@ func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func
 // capJob puts a job's budget below the cap of its user. If the user has no live limit, the budget gets no cap.
 func (a *Arbiter) capJob(j *job) {
 	var to *shared
-	j.UserLimits = a.limits[userOwner(j.request.Process.UID)]
+	if j.UserLimits = a.limits[userOwner(j.request.Process.UID)]; j.around != nil {
+		j.UserLimits = nil // the limits of the job around it hold, whichever user its programs have
+	}
 	if j.UserLimits != nil {
 		to = a.capOf(j.UserLimits)
 	}

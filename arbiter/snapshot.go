@@ -189,7 +189,7 @@ func (p *snapshot) addJob(j *job) {
 			}
 		}
 	}
-	if j.shared != nil {
+	if j.shared != nil || j.around != nil {
 		return
 	}
 	for i := range is.Devices {

@@ -178,6 +178,8 @@ type job struct {
 
 	shared     *shared // shared budget of its rule; nil: none
 	cap        *shared // cap of its user; nil: the user has no limit
+	around     *job    // job of a cgroup inside which the job is; nil: none
+	inside     []*job  // jobs that are inside this one
 	budget     *accounting.Budget
 	sessions   []*session // sessions of living processes, and of ended ones until their memory is freed
 	used       []*jobUse  // usage of each device that the job has used

@@ -105,6 +105,7 @@ type JobRequest struct {
 	Devices    []int         // without Any: the devices that the job may use; nil: all
 	Place      Place         // place of a resubmitted request
 
+	Around     JobID         // job of a cgroup inside which this one is opened, and below whose budget it counts; 0: none
 	Cgroup     string        // cgroup to which the job is bound; "": a runner opened the job
 	OpenNow    bool          // refuse with ReasonBusy instead of letting the opening wait; unlike NoWait, later requests of the job may wait
 	OpenWithin time.Duration // longest wait of the opening, in place of Timeout; negative: without a limit; 0: as Timeout says

@@ -150,10 +150,11 @@ func bindingRecord(r *ipc.BindRequest, uid, gid uint32, token ipc.Token) statefi
 	return record
 }
 
-// boundRequest converts the record of a cgroup's job for the arbiter.
-func (b *binding) boundRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
+// boundRequestLocked converts the record of a cgroup's job for the arbiter.
+func (d *Daemon) boundRequestLocked(b *binding, proc rules.Process, r *statefile.Job, around *job) arbiter.JobRequest {
 	request := jobRequest(proc, r)
-	request.Cgroup = b.path
+	request.Cgroup, request.Around = b.path, idOf(around)
+	request.Priority += d.priorityLocked(around)
 	return request
 }
 
@@ -166,7 +167,8 @@ func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Pr
 		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open, the most of all users: end some (`gpuarb jobs` lists them)", statefile.MaxJobs)
 	}
 	*record = bindingRecord(r, proc.UID, proc.GID, ipc.NewToken())
-	request := at.boundRequest(proc, record)
+	around := d.aroundLocked(at.path)
+	request := d.boundRequestLocked(at, proc, record, around)
 	request.Command, request.OpenNow = r.Job.Command.String(), r.Job.Flags&ipc.JobNoWait != 0
 	switch {
 	case r.Job.WaitMillis == ipc.NoLimit:
@@ -182,7 +184,7 @@ func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Pr
 	record.ID = uint64(info.ID)
 	faults.At("binding.opened")
 	j := newJob(index, record)
-	j.namespace, j.bound = proc.Namespace, at
+	j.namespace, j.bound, j.around = proc.Namespace, at, around
 	d.enterJobLocked(j)
 	d.bindings[at.path] = j
 	return j, info, nil
@@ -192,6 +194,7 @@ func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Pr
 func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
 	d.commitJobLocked(j, info)
 	j.bound.used = d.now()
+	d.enterBindingLocked(j)
 }
 
 // bindReplyLocked returns the reply to the opener. It does not tell the token, because the job's processes need none.

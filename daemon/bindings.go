@@ -81,10 +81,73 @@ func (d *Daemon) jobOfProcessLocked(token ipc.Token, peer ipc.Peer, proc *rules.
 	switch {
 	case j == nil:
 		return d.jobOfLocked(token, peer)
+	case j.open && d.jobs[token].isInside(j):
+		return d.jobOfLocked(token, peer)
 	case !j.open:
 		return 0, refused(ipc.StatusPermission, "the job of cgroup %s still waits for its reservation: start the program when it has it", j.bound.path)
 	}
 	return j.id, nil
+}
+
+// idOf returns the ID of a job; 0 for nil.
+func idOf(j *job) arbiter.JobID {
+	if j == nil {
+		return 0
+	}
+	return j.id
+}
+
+// isInside reports whether a job was opened inside the job of a cgroup. It returns false for nil.
+func (j *job) isInside(of *job) bool {
+	for ; j != nil; j = j.around {
+		if j.around == of {
+			return true
+		}
+	}
+	return false
+}
+
+// narrowLocked lowers the limit that a client asks for to that of the job that its environment names, if the client
+// belongs to the job of a cgroup instead.
+func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbiter.JobID) {
+	j := d.jobs[h.Job]
+	if j == nil || j.id == belongs {
+		return
+	}
+	if _, err := d.jobOfLocked(h.Job, peer); err != nil {
+		return
+	}
+	if most := d.file.Jobs.At(j.index).Max; most < h.Memory && h.Share == 0 {
+		h.Memory = most
+	}
+}
+
+// enterBindingLocked is called when a binding is open. It puts the bindings of cgroups below, which were inside the
+// same one as the new one, inside the new one.
+func (d *Daemon) enterBindingLocked(j *job) {
+	for _, in := range d.bindings {
+		if in != j && in.around == j.around && in.open && accounting.InCgroup(in.bound.path, j.bound.path) {
+			in.around = j
+			d.arb.Enclose(d.now(), in.id, j.id)
+		}
+	}
+}
+
+// priorityLocked returns the priority of a job with those of the jobs around it, which its requests have too.
+func (d *Daemon) priorityLocked(j *job) (sum int) {
+	for ; j != nil; j = j.around {
+		sum += int(d.file.Jobs.At(j.index).Priority)
+	}
+	return sum
+}
+
+// aroundLocked returns the open job of the deepest binding around a cgroup, without that of the cgroup itself.
+func (d *Daemon) aroundLocked(path string) *job {
+	j := d.bindingOfLocked(func(yield func(string) bool) { yield(filepath.Dir(path)) })
+	for j != nil && !j.open {
+		j = d.aroundLocked(j.bound.path)
+	}
+	return j
 }
 
 // checkBindings closes the jobs of cgroups whose folders are gone or were made again, and of those that were idle for
@@ -94,7 +157,7 @@ func (d *Daemon) checkBindings(in ...string) {
 	for j, b := range d.bindingsAround(in) {
 		switch {
 		case b.until == ipc.UntilClosed:
-		case inodeAt(b.dir) != b.folder:
+		case b.gone():
 			ended[j] = "its folder is gone"
 		case in == nil && b.until == ipc.UntilIdle && !populated(b.dir):
 			if d.now().Sub(b.used) >= b.idle {
@@ -119,6 +182,16 @@ func (d *Daemon) checkBindings(in ...string) {
 		d.log.Info("the job of a cgroup is closed: "+why, "job", j.id, "cgroup", j.bound.path)
 		d.closeBindingLocked(j)
 	}
+}
+
+// gone reports whether the folder of the cgroup is gone, or was made again, in all hierarchies. The mount at which it was
+// found may have gone alone.
+func (b *binding) gone() bool {
+	if inodeAt(b.dir) == b.folder {
+		return false
+	}
+	points := hierarchies()
+	return points != nil && !slices.ContainsFunc(points, func(point string) bool { return inodeAt(filepath.Join(point, b.path)) == b.folder })
 }
 
 // bindingsAround returns a copy of the open bindings around these cgroups, or of all if none is given.

@@ -133,6 +133,7 @@ type job struct {
 	closed    bool // no process of the job lives except its members
 	budget    accounting.Bytes
 	bound     *binding // cgroup of the job; nil: a runner opened it
+	around    *job     // job of a cgroup inside which the job is; nil: none
 }
 
 // binding is the cgroup of a job without a runner. The job lasts until it is closed, or as until says.

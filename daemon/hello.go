@@ -126,6 +126,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 	if err != nil {
 		return nil, 0, err
 	}
+	d.narrowLocked(&h, peer, job)
 	index, record, err := d.file.Sessions.New()
 	if err != nil {
 		return nil, 0, refused(ipc.StatusTooMany, "%d processes use gpuarb, the most of all users: end some of them (`gpuarb ps` lists those that hold something)", statefile.MaxSessions)

@@ -57,6 +57,9 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	if err := d.checkJobLocked(peer, r); err != nil {
 		return rep, false, err
 	}
+	if err := d.checkInsideLocked(r, d.bindingOfLocked(proc.Cgroups)); err != nil {
+		return rep, false, err
+	}
 	j, info, err := d.addJobLocked(cl.conn, h, r, proc, place)
 	if err != nil {
 		return rep, false, err
@@ -88,6 +91,20 @@ func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 		}
 	}
 	return d.jobCounts.full(peer.PID, peer.UID, peer.Privileged)
+}
+
+// checkInsideLocked returns an error if a program in the job of a cgroup asks for more than that job gives. The arbiter
+// checks claims and reservations.
+func (d *Daemon) checkInsideLocked(r *ipc.JobOpenRequest, around *job) error {
+	switch {
+	case around == nil:
+		return nil
+	case !around.open:
+		return refused(ipc.StatusPermission, "the job of cgroup %s still waits for its reservation: start the program when it has it", around.bound.path)
+	case r.Priority > 0:
+		return refused(ipc.StatusPermission, "a priority of %d: inside %s it may not be raised", r.Priority, d.arb.JobName(around.id))
+	}
+	return nil
 }
 
 // checkJobDevicesLocked checks the devices that a request names or needs. The processor is not a GPU: a request for
@@ -161,7 +178,9 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 		Request: h.Request, Asked: r.Devices, AskedFor: r.Device}
 	statefile.SetTexts(&record.Command, r.Command.String(), r.Command.Name())
 	request := jobRequest(proc, record)
-	request.Command, request.Place = r.Command.String(), place
+	around := d.bindingOfLocked(proc.Cgroups)
+	request.Command, request.Place, request.Around = r.Command.String(), place, idOf(around)
+	request.Priority += d.priorityLocked(around)
 	info, err := d.arb.OpenJob(d.now(), request)
 	if err != nil {
 		d.file.Jobs.Free(index)
@@ -171,7 +190,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	record.ID = uint64(info.ID)
 	faults.At("job.opened")
 	j := newJob(index, record)
-	j.namespace = peer.Namespace
+	j.namespace, j.around = peer.Namespace, around
 	if err := d.watchJob(j, j.runner, pidfd); err != nil {
 		d.arb.CloseJob(d.now(), j.id)
 		d.file.Jobs.Free(index)

@@ -188,6 +188,13 @@ func (d *Daemon) dropJobLocked(j *job) {
 	d.arb.CloseJob(d.now(), j.id)
 	d.file.Jobs.Free(j.index)
 	faults.At("job.freed")
+	if j.bound != nil { // jobs inside it are now inside the one around it
+		for _, in := range d.jobs {
+			if in.around == j {
+				in.around = j.around
+			}
+		}
+	}
 	delete(d.jobs, j.token)
 	delete(d.jobByID, j.id)
 	if d.jobByOrigin[j.jobOrigin] == j { // otherwise the runner has repeated the request, and the entry is the later job

@@ -25,7 +25,7 @@ type Binding struct {
 	Idle                  time.Duration // with UntilIdle: time without a process after which the job is closed
 	Flags                 uint32        // BindLossOpen, BindContextsInside
 	Wait                  time.Duration // longest wait for the reservation; 0: do not wait; negative: without a limit
-	Command               string        // shown to users; "": the name
+	Command               string        // shown to users; "": "cgroup", and its path
 }
 
 // request translates b into the message for the daemon.
@@ -39,7 +39,7 @@ func (b *Binding) request() (BindRequest, error) {
 	}
 	command := b.Command
 	if command == "" {
-		command = name
+		command = "cgroup " + b.Cgroup
 	}
 	r := BindRequest{Cgroup: MakeText(b.Cgroup), Name: MakeName(name), Container: MakeName(BindingName(b.Container)),
 		Until: b.Until, Flags: b.Flags, IdleMillis: uint64(b.Idle.Milliseconds()),

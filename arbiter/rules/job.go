@@ -14,6 +14,7 @@ type Job struct {
 	Asked      Request
 	Live       *Limits
 	UserLimits *Limits // limits for all programs of its user together; nil: none
+	Around     *Job    // job of a cgroup inside which the job is, and whose limit of streams it cannot exceed; nil: none
 }
 
 // Request lists the limits that a job or a program asked for.
@@ -57,6 +58,11 @@ func (j *Job) Streams() Streams {
 	}
 	s.change(j.Live)
 	j.UserLimits.lower(&s)
+	if j.Around != nil {
+		if around := j.Around.Streams(); around.Max < s.Max {
+			return around
+		}
+	}
 	return s
 }
 

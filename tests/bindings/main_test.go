@@ -19,7 +19,7 @@ const anne = 20001
 // machine returns a machine whose contexts take no memory, so that the oracle counts allocations alone.
 func machine(t *testing.T, devices, config string) *rig.Machine {
 	t.Helper()
-	return rig.New(t, rig.Options{Devices: devices, NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n" + config})
+	return rig.New(t, rig.Options{Devices: devices, NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n[[device]]\ncontext_reserve = \"0\"\n" + config})
 }
 
 // job runs a command of `gpuarb job`, checks its exit code and a part of what it says, and returns its output.

@@ -95,3 +95,9 @@ func (c *Cgroup) In(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Path, cmd.Args = "/bin/sh", words
 	return cmd
 }
+
+// Procs returns the path of the file into which a process writes its PID to move itself into the cgroup.
+func (c *Cgroup) Procs() string { return filepath.Join(c.dir, "cgroup.procs") }
+
+// Dir returns the path of the cgroup's folder.
+func (c *Cgroup) Dir() string { return c.dir }
