@@ -45,6 +45,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	// The daemon knows the amount of an absent client's request only rounded up, and not whether it is managed memory. Such a request is
 	// not refused here; the exact request of the client is.
 	if v := a.neverFits(l, r.takes()); v.final && !r.Place.Absent {
+		l.tallyRefusal(v.reason, v.refusal)
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
 	if r.DriverFullAgain {

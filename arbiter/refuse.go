@@ -18,9 +18,7 @@ import (
 func (a *Arbiter) denied(l *lease) bool {
 	l.denied++
 	l.device.denied++
-	l.session.job.tally.refused++
 	l.session.job.untold = true
-	l.session.job.useOf(l.device).refused++
 	a.stats.Denied++
 	first := !l.session.refused
 	l.session.refused = true
@@ -32,10 +30,8 @@ func (a *Arbiter) denied(l *lease) bool {
 func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Result {
 	o := Result{Reason: reason, First: a.denied(l), Explain: text}
 	a.countRefusal(l.session.job.user, reason)
-	l.session.job.tally.countReason(reason)
 	if r.Amount == accounting.Memory {
 		o.Requested, o.Remaining, o.Limit = r.Requested, r.Remaining, r.Limit
-		l.session.job.tally.lacked = max(l.session.job.tally.lacked, r.Requested)
 	}
 	if text == "" {
 		a.explain(l, &o, r, aside)
@@ -49,6 +45,17 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 			Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit}, o.Explain)
 	}
 	return o
+}
+
+// tallyRefusal counts a refusal in the account of the lease's job.
+func (l *lease) tallyRefusal(reason Reason, r *accounting.Refusal) {
+	j := l.session.job
+	j.tally.refused++
+	j.tally.countReason(reason)
+	j.useOf(l.device).refused++
+	if r.Amount == accounting.Memory {
+		j.tally.lacked = max(j.tally.lacked, r.Requested)
+	}
 }
 
 // startRefused counts and records the refusal of a job or a process that wanted to start.
@@ -92,6 +99,7 @@ func (a *Arbiter) refuseDriverFull(now time.Time, l *lease, r Request) Result {
 		what, bytes = wording.Context, l.newContexts(r.Count, l.device.contextRoom())
 	}
 	full := &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: bytes, Remaining: d.Total.Less(d.shown), Limit: d.grantable()}
+	l.tallyRefusal(ReasonDeviceFull, full)
 	o := a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(d, what), "")
 	l.session.job.tally.lastRefused = fmt.Sprintf(wording.LastDriver, what, d)
 	return o
@@ -130,8 +138,8 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	var answer Result
 	if t.lease != nil {
 		answer = a.refuse(now, t.lease, why, r, text, aside)
-		if t.first { // its program drops caches and goes on
-			t.job.tally.refused--
+		if !t.first { // else the program drops caches and goes on: it lacked nothing
+			t.lease.tallyRefusal(why, r)
 		}
 	} else {
 		t.job.tally.refused++

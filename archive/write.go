@@ -187,7 +187,7 @@ func (s *store) writeUse(tx *sql.Tx, known *openJob, j *rows.Job, u rows.Use, at
 				reserved = reserved + excluded.reserved, committed = committed + excluded.committed, suspended = suspended + excluded.suspended,
 				peak = max(peak, excluded.peak), idle = idle + excluded.idle, waits = waits + excluded.waits, waited = waited + excluded.waited, refused = refused + excluded.refused`,
 			known.row, id, since/hourMs, since, until, part*grown(was.Held, u.Held), part*grown(was.Granted, u.Granted), part*grown(was.Reserved, u.Reserved),
-			part*grown(was.Committed, u.Committed), part*grown(was.Suspended, u.Suspended), stored(peak), counts.IdleMs, counts.Waits, counts.WaitedMs, counts.Refused)
+			part*grown(was.Committed, u.Committed), part*grown(was.Suspended, u.Suspended), stored(peak), counts.IdleMs, stored(counts.Waits), counts.WaitedMs, stored(counts.Refused))
 		if err != nil || last {
 			return err
 		}

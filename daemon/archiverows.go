@@ -75,7 +75,7 @@ func usesOf(a *arbiter.JobAccount) []rows.Use {
 	for _, d := range a.Devices {
 		u := rows.Use{Device: accounting.IndexNumber(d.Device), UUID: d.UUID, Held: d.Sums.Held, Granted: d.Sums.Granted, Reserved: d.Sums.Reserved, Committed: d.Sums.Committed,
 			Now: uint64(d.Held), Peak: uint64(d.Peak), Waits: d.Waits, WaitedMs: d.Waited.Milliseconds(), Refused: d.Refused, IdleMs: d.Idle.Milliseconds()}
-		none.Waits, none.WaitedMs, none.Refused = none.Waits-u.Waits, none.WaitedMs-u.WaitedMs, none.Refused-u.Refused
+		none.Waits, none.WaitedMs, none.Refused = none.Waits-min(u.Waits, none.Waits), max(none.WaitedMs-u.WaitedMs, 0), none.Refused-min(u.Refused, none.Refused)
 		uses = append(uses, u)
 	}
 	if len(uses) == 0 || none.Waits > 0 || none.Refused > 0 {
