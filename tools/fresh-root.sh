@@ -10,7 +10,8 @@
 #   --with "a b"   install these packages before the command runs, also from contrib and non-free
 #   --pid          use a PID namespace of its own, as a container does
 #
-# fresh-root.sh --make FOLDER PACKAGES: makes such a system with these packages (a,b) in addition.
+# fresh-root.sh --make FOLDER PACKAGES [MORE]: makes such a system with these packages (a,b) in addition, without
+# the clone. apt installs MORE ("a b") in it, because debootstrap cannot configure all packages.
 #
 # The system is in build/.root. Everything is mounted in a mount namespace of its own, so that
 # nothing stays mounted however the script ends. Without --pid, processes and network are the
@@ -92,33 +93,44 @@ base() {
         "$suite" "$1" ${mirror:+"$mirror"} >"$log" 2>&1
 }
 
-# make_root: makes the system and the clone, and copies this machine's settings for apt.
-make_root() {
-    base "$root" git,make,gcc || return
+# copy_apt FOLDER: copies this machine's settings for apt into a system, and the packages of earlier runs.
+copy_apt() {
     if [ -n "$(mirror)" ]; then
-        : >"$root/etc/apt/sources.list"
-        sources list | components >"$root/etc/apt/sources.list.d/machine.list"
-        sources sources | components >"$root/etc/apt/sources.list.d/machine.sources"
+        : >"$1/etc/apt/sources.list"
+        sources list | components >"$1/etc/apt/sources.list.d/machine.list"
+        sources sources | components >"$1/etc/apt/sources.list.d/machine.sources"
     fi
-    cp -r /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/apt/auth.conf.d "$root/etc/apt/" 2>/dev/null || true
-    cp -n /usr/share/keyrings/* "$root/usr/share/keyrings/" 2>/dev/null || true
-    cp -L /etc/resolv.conf /etc/hosts "$root/etc/" || return
+    cp -r /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/apt/auth.conf.d "$1/etc/apt/" 2>/dev/null || true
+    cp -n /usr/share/keyrings/* "$1/usr/share/keyrings/" 2>/dev/null || true
+    cp -L /etc/resolv.conf /etc/hosts "$1/etc/" || return
     {
         apt-config dump | grep '^Acquire::' || true
         if [ -e "$certificates" ]; then
-            mkdir -p "$root/etc/ssl" && cp -L "$certificates" "$root/etc/ssl/machine.crt"
+            mkdir -p "$1/etc/ssl" && cp -L "$certificates" "$1/etc/ssl/machine.crt"
             echo 'Acquire::https::CAInfo "/etc/ssl/machine.crt";'
         fi
-    } >"$root/etc/apt/apt.conf.d/90machine"
-    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/no-sync" # the system is temporary, so that it need not survive a crash
-    cp "$debs"/*.deb "$root/var/cache/apt/archives/" || return
-    git clone --quiet --no-local . "$root$home/gpuarb"
+    } >"$1/etc/apt/apt.conf.d/90machine"
+    echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/no-sync" # the system is temporary, so that it need not survive a crash
+    cp --link "$debs"/*.deb "$1/var/cache/apt/archives/" 2>/dev/null || cp "$debs"/*.deb "$1/var/cache/apt/archives/"
 }
 
-# keep_debs: keeps packages for the next run, and removes packages that were not used for a month.
+# make_root: makes the system and the clone, and copies this machine's settings for apt.
+make_root() {
+    base "$root" git,make,gcc && copy_apt "$root" && git clone --quiet --no-local . "$root$home/gpuarb"
+}
+
+# add FOLDER PACKAGES: installs packages in a system that base made.
+add() {
+    copy_apt "$1" &&
+        unshare --mount --propagation private env DEBIAN_FRONTEND=noninteractive \
+            chroot "$1" sh -c "apt-get update -q && apt-get install -q -y --no-install-recommends $2" >>"$log" 2>&1 &&
+        keep_debs "$1" && rm -f "$1"/var/cache/apt/archives/*.deb
+}
+
+# keep_debs FOLDER: keeps a system's packages for the next run, and removes packages that were not used for a month.
 keep_debs() {
     local deb kept
-    for deb in "$root"/var/cache/apt/archives/*.deb; do
+    for deb in "$1"/var/cache/apt/archives/*.deb; do
         kept=$debs/${deb##*/}
         if [ -e "$kept" ]; then touch "$kept"; else cp "$deb" "$kept.new" && mv "$kept.new" "$kept"; fi
     done
@@ -185,7 +197,7 @@ end() {
         done
         rm -f "$root.ns"
     fi
-    keep_debs 2>/dev/null || true
+    keep_debs "$root" 2>/dev/null || true
     rm -rf --one-file-system "$root"
 }
 
@@ -227,7 +239,8 @@ while :; do
         ;;
     --make)
         mkdir -p build
-        base "$(realpath -m "$2")" "$3" || { cat "$log" >&2; exit 1; }
+        folder=$(realpath -m "$2")
+        { base "$folder" "$3" && { [ -z "${4-}" ] || add "$folder" "$4"; }; } || { cat "$log" >&2; exit 1; }
         exit
         ;;
     *) break ;;

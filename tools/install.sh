@@ -132,12 +132,15 @@ remove_all() {
 
 # tell_left: prints which files stay on the machine on purpose, and how to remove them.
 tell_left() {
-    local path pid
-    for path in "$SYSCONFDIR/gpuarb" /run/gpuarb; do
+    local path pid user
+    for path in "$SYSCONFDIR/gpuarb" /run/gpuarb /var/lib/gpuarb; do # the last one has the history of jobs
         if [ -e "$path" ]; then echo "left: $path; to remove it: rm -r $path"; fi
     done
     if [ -d /gpu ]; then echo "left: /gpu; to remove it: rmdir /gpu"; fi
     if getent group gpuarb >/dev/null; then echo "left: the group gpuarb; to remove it: groupdel gpuarb"; fi
+    for user in gpuarb-http gpuarb-history; do
+        if getent passwd "$user" >/dev/null; then echo "left: the user $user; to remove it: userdel $user"; fi
+    done
     for pid in $(pgrep -x gpuarbd 2>/dev/null || true); do
         echo "left: process $pid, a daemon that somebody started ($(ps -o user= -p "$pid")); to stop it: kill $pid"
     done

@@ -55,7 +55,7 @@ func TestFullSystemdControl(t *testing.T) {
 	h.shell("systemctl restart gpuarbd")
 	budget("67108864")
 	if got := h.shell("systemctl show -P Environment model; gpuarb status"); !strings.Contains(got, "libgpuarb.so:libdl.so.2") || !strings.Contains(got, "MODEL=a b") ||
-		!strings.Contains(got, "GPUARB_MEMORY=1G") || !strings.Contains(got, "all ") {
+		!strings.Contains(got, "GPUARB_MEMORY=1G") || !strings.Contains(got, "1 of 1 processes") {
 		t.Errorf("the service's environment and the state:\n%s", got)
 	}
 	if got := h.shell("gpuarb doctor || true"); !strings.Contains(got, "unit model.service") {
@@ -109,7 +109,8 @@ func TestFullSystemdControl(t *testing.T) {
 		t.Errorf("uninstall while something is enabled:\n%s", got)
 	}
 	got := h.shell("gpuarb disable --user ann && " + uninstall + "; systemctl is-active gpuarbd.socket gpuarbd.service || true; find / -xdev -path /proc -prune -o -name '*gpuarb*' -print")
-	for _, want := range []string{"left: /etc/gpuarb; to remove it: rm -r /etc/gpuarb", "left: /gpu; to remove it: rmdir /gpu", "inactive\ninactive\n/etc/gpuarb\n/etc/gpuarb/gpuarb.toml"} {
+	for _, want := range []string{"left: /etc/gpuarb; to remove it: rm -r /etc/gpuarb", "left: /var/lib/gpuarb; to remove it: rm -r /var/lib/gpuarb",
+		"left: the user gpuarb-history; to remove it: userdel gpuarb-history", "left: /gpu; to remove it: rmdir /gpu", "inactive\ninactive\n/etc/gpuarb\n/etc/gpuarb/gpuarb.toml"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("uninstall:\n%s\nwant %q", got, want)
 		}

@@ -73,7 +73,7 @@ func TestFullSystemdPages(t *testing.T) {
 	}
 
 	// The machine has neither make nor the checkout. Copy what tools/install.sh needs, and run that script in the place of make.
-	here(t, "sh", "-c", "mkdir -p '"+h.root+"/mnt/checkout/tools' && cp -r README.md LICENSE CHANGELOG.md docs systemd '"+h.root+"/mnt/checkout' && cp -r --parents cshim/vulkan/gpuarb_layer.json daemon/metrics/board '"+h.root+"/mnt/checkout' && cp tools/install.sh '"+h.root+
+	here(t, "sh", "-c", "mkdir -p '"+h.root+"/mnt/checkout/tools' && cp -r README.md LICENSE CHANGELOG.md docs systemd '"+h.root+"/mnt/checkout' && cp -r --parents cshim/vulkan/gpuarb_layer.json daemon/metrics/board contrib/pytest '"+h.root+"/mnt/checkout' && cp tools/install.sh '"+h.root+
 		"/mnt/checkout/tools' && mkdir '"+h.root+"/mnt/checkout/build' && cp -r build/gpuarb build/gpuarbd build/libgpuarb.so build/no-exports build/gpuarb-probe build/share '"+h.root+"/mnt/checkout/build'")
 	for i, block := range blocks(t, "admin/upgrade.md") {
 		block = strings.ReplaceAll(block, "make install PREFIX=/usr", "PREFIX=/usr tools/install.sh build")
