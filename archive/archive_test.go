@@ -294,3 +294,51 @@ func TestClockForward(t *testing.T) {
 		t.Errorf("1 GiB for an hour: %+v", all)
 	}
 }
+
+// TestClockBack checks that a clock which is set back by an hour under a running job costs no sum, and that no time becomes negative.
+func TestClockBack(t *testing.T) {
+	folder := t.TempDir()
+	s := opened(t, folder)
+	const began = 12 * hourMs
+	held := int64(0) // seconds
+	running := func(from, seconds int64) {
+		t.Helper()
+		for at := from; at <= from+seconds*1000; at += 60_000 {
+			b := rows.Batch{AtMs: at, Jobs: []rows.Job{job(1, "ann", began, held+(at-from)/1000, gib)}}
+			if err := s.writeBatch("d", &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		held += seconds
+	}
+	look := func(want float64, how string) {
+		t.Helper()
+		all := sums(t, s, rows.Question{By: "user"})
+		if len(all) != 1 || !near(all[0].Held*3600, want) || all[0].Hours < 0 || all[0].AtPeak < 0 || all[0].Jobs != 1 {
+			t.Errorf("%s: %+v, want %v GiB-seconds", how, all, want)
+		}
+		err := s.answer(context.Background(), reader{all: true}, rows.Question{Want: rows.WantJobs, Running: true}, began, func(l rows.Line) error {
+			if p := l.Past; p.SeenMs < p.BeganMs || p.EndedMs != 0 && p.EndedMs < p.BeganMs || !near(p.Held*3600, want) {
+				t.Errorf("%s: %+v", how, p)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	running(began, 1800)
+	running(began-hourMs/2, 1200)
+	look(3000, "half an hour, and twenty minutes after the clock was set back")
+	_ = s.close()
+	s = opened(t, folder) // the totals are read from the file
+	look(3000, "in the next process")
+	running(began-hourMs/6, 600)
+	look(3600, "when the clock shows the time again")
+	again := job(1, "ann", began, 60, gib)
+	again.EndedMs, again.How = began, rows.Exited // the daemon's bound: not before its beginning
+	if err := s.writeBatch("next", &rows.Batch{AtMs: began - hourMs, Jobs: []rows.Job{again}}); err != nil {
+		t.Fatal(err)
+	}
+	look(3660, "by the next daemon, after the clock was set back again")
+}

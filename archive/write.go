@@ -90,7 +90,7 @@ func (s *store) writeJob(tx *sql.Tx, daemon string, j *rows.Job, atMs int64) err
 	if known.seenMs = atMs; j.EndedMs != 0 {
 		delete(s.open, jobKey{daemon, j.ID})
 	}
-	_, err = tx.Exec("UPDATE jobs SET seen = ?, ended = ?, how = ?, code = ?, reasons = ?, refusal = ?, lacked = ?, peak = max(peak, ?) WHERE id = ?",
+	_, err = tx.Exec("UPDATE jobs SET seen = max(?, began), ended = ?, how = ?, code = ?, reasons = ?, refusal = ?, lacked = ?, peak = max(peak, ?) WHERE id = ?",
 		atMs, j.EndedMs, j.How, j.Code, string(reasons), j.Refusal, stored(j.LackedBy), stored(peak), known.row)
 	return err
 }
