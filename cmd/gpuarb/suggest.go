@@ -15,6 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/report"
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/spf13/cobra"
 )
 
@@ -54,7 +55,7 @@ that name count. Other arguments do not matter.
 The amount goes to stdout: gpuarb run --memory "$(gpuarb suggest -- COMMAND)" uses it, and gpuarb run --memory auto does
 the same. Without an earlier run both fail with 125.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && name == "" {
+			if strings.TrimSpace(strings.Join(args, "")) == "" && name == "" {
 				return fmt.Errorf("no command was given: gpuarb suggest -- COMMAND, or gpuarb suggest --name NAME")
 			}
 			return nil
@@ -110,7 +111,8 @@ func (n *need) reason() string {
 // needOf returns what a command needs. If a name is given, its runs count; if there are none, those of the command. Without any run the error
 // has the exit code 125.
 func (a *app) needOf(name string, args []string) (n need, err error) {
-	n.Program = rows.ProgramOf(strings.Join(args, " "))
+	command := ipc.MakeText(strings.Join(args, " ")) // as the daemon is told of it
+	n.Program = rows.ProgramOf(command.String())
 	n.Name = report.Unless(name, "")
 	var runs []rows.Past
 	q := rows.Question{Want: rows.WantPeaks, Limit: suggestRuns, Name: name, Program: n.Program}
@@ -123,11 +125,12 @@ func (a *app) needOf(name string, args []string) (n need, err error) {
 		return n, fail(exitRunFailed, "what the command needs is not known: %w", err)
 	}
 	if len(runs) == 0 {
-		begin := "run it once without --memory auto, with room to spare: gpuarb run -- " + cmp.Or(strings.Join(args, " "), "COMMAND")
+		begin := []string{"gpuarb", "run"}
 		if name != "" {
-			begin = "run it once without --memory auto, with room to spare: gpuarb run --name " + name + " -- " + cmp.Or(strings.Join(args, " "), "COMMAND")
+			begin = append(begin, "--name", name)
 		}
-		return n, fail(exitRunFailed, "the history has no run of %s by you that used GPU memory and has ended; %s", cmp.Or(n.Program, name), begin)
+		return n, fail(exitRunFailed, "the history has no run of %s by you that used GPU memory and has ended; run it once without --memory auto, with room to spare: %s -- %s",
+			report.Escape(cmp.Or(n.Program, name)), commandLine(begin...), cmp.Or(commandLine(args...), "COMMAND"))
 	}
 	largest, err := a.largestDevice()
 	if err != nil {

@@ -42,6 +42,12 @@ func TestSuggest(t *testing.T) {
 	if r := rig.Run(t, m.Gpuarb("suggest", "--", "other")); r.Code != 125 || r.Stdout != "" {
 		t.Errorf("an unknown command: %+v", r)
 	}
+	if r := rig.Run(t, m.Gpuarb("suggest", "--name", "x", "--", "no such; rm", "$(a b)")); r.Code != 125 || !strings.Contains(r.Stderr, "gpuarb run --name x -- 'no such; rm' '$(a b)'") {
+		t.Errorf("advice with words that a shell would change: %+v", r)
+	}
+	if r := rig.Run(t, m.Gpuarb("suggest", "--", "")); r.Code != 2 {
+		t.Errorf("an empty command: %+v", r)
+	}
 	finish(m, nil, "alloc a 1G") // it does not count any more after 20 later runs
 	ended(m, 1)
 	if got := suggested("--", cudaprog(m), "other", "arguments"); got != "1152MiB" { // 1126.4 MiB
@@ -73,5 +79,16 @@ func TestSuggest(t *testing.T) {
 		if !strings.Contains(r.Stdout, want) {
 			t.Errorf("suggest --json lacks %s: %+v", want, r)
 		}
+	}
+
+	for _, command := range [][]string{{"bash", "-o", "errexit", "-c", cudaprog(m) + " 'alloc a 300M'"}, {"env", "A=b", "sh", "-ec", cudaprog(m) + " 'alloc a 100M'"}} {
+		rig.Run(t, m.Gpuarb(append([]string{"run", "--name", strings.Repeat("n", 64), "--device", "0", "--"}, command...)...))
+	}
+	for command, want := range map[string]string{"300M": "384MiB", "100M": "128MiB", "1M": ""} { // code is a program of its own
+		rig.Eventually(t, "the runs of code", func() bool {
+			r := rig.Run(t, m.Gpuarb("suggest", "--", "bash", "-c", cudaprog(m)+" 'alloc a "+command+"'"))
+			other := rig.Run(t, m.Gpuarb("suggest", "--", "sh", "-ec", cudaprog(m)+" 'alloc a "+command+"'"))
+			return strings.TrimSpace(r.Stdout+other.Stdout) == want
+		})
 	}
 }
