@@ -40,6 +40,7 @@ install_all() {
         mv "$root/lib/gpuarb/$file.new" "$root/lib/gpuarb/$file"
     done
     install -D -m 0644 cshim/vulkan/gpuarb_layer.json "$root/lib/gpuarb/no-exports/vulkan/gpuarb_layer.json" # names the library by a relative path
+    install_for_containers
     install -d "$layers"
     sed "s,\.\./libgpuarb\.so,$PREFIX/lib/gpuarb/libgpuarb.so," cshim/vulkan/gpuarb_layer.json >"$layers/gpuarb_layer.json"
     chmod 0644 "$layers/gpuarb_layer.json"
@@ -75,6 +76,24 @@ install_all() {
         echo "    systemd-sysusers && systemd-tmpfiles --create gpuarb.conf"
         echo "    systemctl daemon-reload && systemctl enable --now gpuarbd.socket gpuarbd.service"
     fi
+}
+
+# install_for_containers: installs the files that only containers see. They name paths in containers,
+# which are the same on all machines. A container sees them in place of the folder "bound". The files are replaced by a rename, because running containers have the old ones mounted.
+install_for_containers() {
+    local own=$root/lib/gpuarb/container
+    install -d "$own" "$root/lib/gpuarb/bound"
+    replace "$root/lib/gpuarb/bound/README" <<<"In a container, ../container is mounted here."
+    replace "$own/ld.so.preload" <<<"/usr/lib/gpuarb/libgpuarb.so"
+    replace "$own/on-loss-closed" <<<"Without a daemon, programs in this container get no GPU memory."
+    sed "s,\.\./libgpuarb\.so,/usr/lib/gpuarb/libgpuarb.so," cshim/vulkan/gpuarb_layer.json | replace "$own/gpuarb_layer.json"
+}
+
+# replace FILE: replaces a file by what is read from stdin.
+replace() {
+    cat >"$1.new"
+    chmod 0644 "$1.new"
+    mv "$1.new" "$1"
 }
 
 # pages_and_completions SHARE: installs the manual pages and completions, and removes those that

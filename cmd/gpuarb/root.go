@@ -120,6 +120,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.enableCommand(),
 		a.disableCommand(),
 		a.statusCommand(),
+		a.cdiCommand(),
 		a.metricsCommand(),
 		a.configCommand(),
 		a.versionCommand(),

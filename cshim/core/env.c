@@ -6,6 +6,11 @@
 #include "core/log.h"
 #include "core/os.h"
 
+// A file that containers have whose job is bound to their cgroup: programs are then refused as long
+// as no daemon has said otherwise. The container's environment has no say in that, because its user
+// chooses it. `gpuarb cdi generate` has the file mounted, beside the library.
+#define CLOSED_MARKER "/usr/lib/gpuarb/bound/on-loss-closed"
+
 static char upper(char c) {
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
@@ -270,10 +275,11 @@ void ga_env_read(struct ga_env *env) {
             ga_log("GPUARB_JOB is not a token of 32 hex digits; ignored");
         }
     }
-    env->loss_closed = env->in_job;
+    bool marked = ga_os_exists(CLOSED_MARKER);
+    env->loss_closed = env->in_job || marked;
     const char *loss = ga_environ_get("GPUARB_ON_LOSS");
     if (loss && ga_os_equal(loss, "open"))
-        env->loss_closed = false;
+        env->loss_closed = marked;
     else if (loss && ga_os_equal(loss, "closed"))
         env->loss_closed = env->loss_named_closed = true;
     else if (loss && *loss)

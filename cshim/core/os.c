@@ -415,6 +415,10 @@ int ga_os_open_read(const char *path) {
     return (int)CALL4(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
 }
 
+bool ga_os_exists(const char *path) {
+    return CALL3(SYS_faccessat, AT_FDCWD, path, F_OK) == 0;
+}
+
 long ga_os_read(int fd, void *buffer, size_t size) {
     return CALL3(SYS_read, fd, buffer, size);
 }

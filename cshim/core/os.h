@@ -132,6 +132,8 @@ uint64_t ga_os_file_size(int fd);
 void ga_os_write(int fd, const char *text, size_t size, int timeout_ms);
 int ga_os_open_append(const char *path);
 int ga_os_open_read(const char *path);
+// Reports whether a file exists. It needs no free descriptor.
+bool ga_os_exists(const char *path);
 long ga_os_read(int fd, void *buffer, size_t size);
 
 static inline uint64_t ga_os_least(uint64_t a, uint64_t b) {

@@ -4,12 +4,10 @@ package containers
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -76,34 +74,4 @@ func removeAfter(t *testing.T, path string) {
 		return
 	}
 	t.Cleanup(func() { _ = os.Remove(path) })
-}
-
-// image makes a root folder with only the test program, its libraries and the driver.
-func image(t *testing.T, m *rig.Machine) string {
-	t.Helper()
-	root := filepath.Join(m.Dir, "root")
-	program := rig.Build(t, "programs/cudaprog-dlsym")
-	linked, err := exec.Command("ldd", program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]string{program: "/cudaprog-dlsym", rig.Build(t, "sim/libcuda.so.1"): "/usr/lib/libcuda.so.1",
-		rig.Build(t, "sim/libnvidia-ml.so.1"): "/usr/lib/libnvidia-ml.so.1"}
-	for word := range strings.FieldsSeq(string(linked)) {
-		if strings.HasPrefix(word, "/") {
-			files[word] = word
-		}
-	}
-	for _, dir := range []string{"proc", "sys", "dev", "run", "tmp", "etc", "usr/bin"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for from, to := range files {
-		install := bounded.Command(t, bounded.Patience, "install", "-D", from, filepath.Join(root, to))
-		if out, err := install.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-	}
-	return root
 }

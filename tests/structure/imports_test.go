@@ -39,6 +39,10 @@ var bans = []ban{
 	{from: "internal/version", what: []string{module}, reason: "everybody may name the version"},
 	{from: "internal/procfacts", what: []string{module}, reason: "everybody may ask the kernel about a process"},
 	{
+		from: "cmd/gpuarb/container", what: []string{module}, allow: []string{module + "/ipc", module + "/shim"},
+		reason: "what a container is given is files and variables",
+	},
+	{
 		from: "cmd/gpuarb/preload", what: []string{module}, allow: []string{module + "/internal/procfacts"},
 		reason: "it writes the system's files, with a daemon or without one",
 	},
@@ -125,7 +129,7 @@ var bans = []ban{
 		but: []string{"cmd", "daemon"}, what: []string{module + "/daemon"},
 		reason: "the daemon composes the parts; no part knows who uses it",
 	},
-	{what: []string{module + "/cmd"}, allow: []string{module + "/cmd/gpuarb/doctor", module + "/cmd/gpuarb/preload", module + "/cmd/gpuarb/spawn", module + "/cmd/gpuarb/top"}, reason: "a command has no logic that others could want"},
+	{what: []string{module + "/cmd"}, allow: []string{module + "/cmd/gpuarb/container", module + "/cmd/gpuarb/doctor", module + "/cmd/gpuarb/preload", module + "/cmd/gpuarb/spawn", module + "/cmd/gpuarb/top"}, reason: "a command has no logic that others could want"},
 	{
 		from: "cmd/gpuarb", what: []string{module + "/daemon", module + "/gpufs", module + "/daemon/inventory"},
 		reason: "the command speaks over the socket, and is one static file",
