@@ -53,7 +53,7 @@ func blocks(t *testing.T) (list []block) {
 var played = []struct{ page, kind, begins, by string }{
 	{"README.md", "console", "", "tests/readme TestTranscript"},
 	{"README.md", "sh", "make demo", "not run: the gate runs demo and test on a newcomer's machine; tests/demo opens the playground"},
-	{"README.md", "sh", "make && sudo make install", "tests/systemd TestFullSystemdPages"},
+	{"README.md", "sh", "make packages", "tests/systemd TestFullSystemdPackage"},
 	{"README.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"tour.md", "console", "", "tests/readme TestTour"},
 	{"tour.md", "sh", "make", "not run: TestTour starts such a daemon itself, without an installed gpuarb"},
@@ -86,6 +86,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/notify.md", "sh", "#!/bin/sh\n# Mails", "tests/contrib TestMail"},
 	{"admin/notify.md", "sh", "#!/bin/sh\n# Posts", "tests/contrib TestChat"},
 	{"admin/notify.md", "ini", "[Unit]", "tests/contrib TestUnit"},
+	{"admin/packages.md", "sh", "", "tests/systemd TestFullSystemdPackage"},
 	{"admin/processor.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"reference/top.md", "sh", "", "tests/e2e TestTopPage"},
 	{"admin/upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},

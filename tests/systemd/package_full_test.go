@@ -54,6 +54,15 @@ func (h *host) apt(arguments string) string {
 	return h.shell("DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-downgrades " + arguments + " 2>&1")
 }
 
+// page runs the commands of a page that build and install the package. The package is built already.
+func (h *host) page(deb, commands string) {
+	h.t.Helper()
+	if got := h.shell("set -e\n" + strings.NewReplacer("make packages", ":", "./build/packages/gpuarb_*.deb", deb,
+		"sudo apt install", "DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-downgrades install").Replace(commands)); strings.Contains(got, "FAIL") {
+		h.t.Errorf("%s\n%s", commands, got)
+	}
+}
+
 // files lists all files of the machine, without those of dpkg and apt themselves, logs, and the list of users.
 func (h *host) files() string {
 	return h.shell(`find / -xdev -path /mnt -prune -o -path /var/log -prune -o -path /var/cache -prune -o -path /var/lib/dpkg -prune -o -path /var/lib/apt -prune -o -path /tmp -prune -o -print |
@@ -104,7 +113,8 @@ func TestFullSystemdPackage(t *testing.T) {
 	if got := h.shell("systemctl is-enabled gpuarbd.service || true; tail -n 1 /etc/gpuarb/gpuarb.toml"); got != "disabled\n# mine" {
 		t.Errorf("after an upgrade: %q", got)
 	}
-	h.apt("install " + now)
+	h.page(now, blocks(t, "../README.md")[1])
+	h.page(now, blocks(t, "admin/packages.md")[0])
 
 	h.shell("useradd --system ann; printf '[Service]\\nExecStart=/bin/sleep infinity\\n' >/etc/systemd/system/model.service; systemctl daemon-reload")
 	h.shell("gpuarb enable --all && gpuarb enable --user ann && gpuarb enable --unit model")
