@@ -111,7 +111,7 @@ copy_apt() {
         fi
     } >"$1/etc/apt/apt.conf.d/90machine"
     echo force-unsafe-io >"$1/etc/dpkg/dpkg.cfg.d/no-sync" # the system is temporary, so that it need not survive a crash
-    cp --link "$debs"/*.deb "$1/var/cache/apt/archives/" 2>/dev/null || cp "$debs"/*.deb "$1/var/cache/apt/archives/"
+    cp --no-clobber --link "$debs"/*.deb "$1/var/cache/apt/archives/" 2>/dev/null || cp --no-clobber "$debs"/*.deb "$1/var/cache/apt/archives/"
 }
 
 # make_root: makes the system and the clone, and copies this machine's settings for apt.
