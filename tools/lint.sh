@@ -89,7 +89,9 @@ tidy_one() {
 
 # The checks are listed in .clang-tidy.
 lint_clang-tidy() {
-    sources '*.c' | xargs -r -n 1 -P "$(nproc)" "$0" --tidy
+    local -a but=()
+    if [ ! -e /usr/include/slurm/spank.h ]; then but=(':!slurm'); fi # only `make slurm` needs the header
+    sources '*.c' "${but[@]}" | xargs -r -n 1 -P "$(nproc)" "$0" --tidy
 }
 
 lint_cppcheck() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh go|build|demo|test|full|lint|root: makes sure that the tools for a target exist. Each
+# setup.sh go|build|demo|test|full|lint|slurm|root: makes sure that the tools for a target exist. Each
 # tool is looked up by itself, so that a tool from another source than Debian counts. On Debian root
 # installs missing tools; otherwise the script lists them. If all tools exist, this takes a few
 # milliseconds.
@@ -82,6 +82,12 @@ docker.io                 dockerd                                full
 python3-ipykernel         /usr/lib/python3/dist-packages/ipykernel full
 python3-jupyter-client    /usr/lib/python3/dist-packages/jupyter_client full
 jupyterhub                jupyterhub                             full
+libslurm-dev              /usr/include/slurm/spank.h             slurm full
+slurm-wlm-basic-plugins   /usr/lib/*/slurm*/proctrack_cgroup.so  full
+slurmctld                 slurmctld                              full
+slurmd                    slurmd                                 full
+munge                     munged                                 full
+iproute2                  ip                                     full
 "
 
 # present PROBE: succeeds if the command, or a file that matches the pattern, exists.
@@ -159,7 +165,7 @@ check_go() {
 }
 
 main() {
-    local target=${1:?usage: setup.sh go|build|demo|test|full|lint|root}
+    local target=${1:?usage: setup.sh go|build|demo|test|full|lint|slurm|root}
     local -a need
     check_go || return
     if [ "$target" = go ]; then return; fi

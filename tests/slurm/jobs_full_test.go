@@ -1,0 +1,179 @@
+//go:build full
+
+package slurm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// This file has the days of users: jobs, arrays and steps, and how they end. machine_test.go makes the machine.
+
+// TestFullJobs runs four jobs of two users at a time. Each is held to its shards to the byte, and the Epilog tells
+// what it had.
+func TestFullJobs(t *testing.T) {
+	h := boot(t)
+	var jobs []*job
+	for i := range 4 {
+		user := []string{"ann", "ben"}[i%2]
+		jobs = append(jobs, h.submit(user, fmt.Sprintf("--gres=shard:%d", i/2+1)))
+	}
+	for i, j := range jobs {
+		j.Expect("ready")
+		for part := range i/2 + 1 {
+			j.Want(fmt.Sprintf("alloc part%d 1G", part), "ok")
+		}
+		j.Want("alloc more 1", "err 2")
+	}
+	if held, want := h.held(), fmt.Sprint(6<<30); held != want {
+		t.Errorf("the driver holds %s bytes, want %s", held, want)
+	}
+	list := h.shell("root", "gpuarb job list")
+	for _, j := range jobs {
+		if !strings.Contains(list, " slurm-"+j.id+" ") {
+			t.Errorf("job %s is not listed:\n%s", j.id, list)
+		}
+	}
+	for i, j := range jobs {
+		j.End()
+		h.until("the Epilog has closed the job", "grep -w slurm-"+j.id+" /var/log/slurm/epilog.log")
+		line := h.shell("root", "grep -w slurm-"+j.id+" /var/log/slurm/epilog.log")
+		if !strings.Contains(line, fmt.Sprintf("at most %d GiB of %[1]d GiB", i/2+1)) {
+			t.Errorf("the Epilog says %q, want the peak of %d GiB", line, i/2+1)
+		}
+	}
+	if list := h.shell("root", "gpuarb job list | sed 1d"); list != "" {
+		t.Errorf("jobs are left:\n%s", list)
+	}
+	if held := h.held(); held != "0" {
+		t.Errorf("the driver holds %s bytes at the end", held)
+	}
+}
+
+// TestFullSteps checks what --gpu-mem, steps, arrays and a changed environment do to the budget.
+func TestFullSteps(t *testing.T) {
+	h := boot(t)
+	// answer runs commands of the test program, and returns the answers without the commands.
+	answer := func(user, run string, commands ...string) string {
+		t.Helper()
+		h.jobs++
+		script := fmt.Sprintf("printf '%s\\n' | %s", strings.Join(commands, "\\n"), run)
+		var words []string
+		for line := range strings.Lines(h.shell(user, script)) {
+			if fields := strings.Fields(line); fields[0] == "alloc" {
+				words = append(words, strings.Join(fields[2:], " "))
+			}
+		}
+		return strings.Join(words, ",")
+	}
+	for _, c := range []struct{ what, run, want string }{
+		{"two shards", "srun --gres=shard:2 cudaprog-dlsym", "ok,ok,err 2"},
+		{"--gpu-mem narrows", "srun --gres=shard:4 --gpu-mem=2G cudaprog-dlsym", "ok,ok,err 2"},
+		{"--gpu-mem does not widen", "srun --gres=shard:2 --gpu-mem=8G cudaprog-dlsym", "ok,ok,err 2"},
+		{"without shards", "srun --gpu-mem=4G cudaprog-dlsym", "err 2,err 2,err 2"},
+		{"a forged count of shards", "env SLURM_SHARDS_ON_NODE=8 srun cudaprog-dlsym", "err 2,err 2,err 2"},
+		{"another environment", "srun --gres=shard:2 env -i SIMCUDA_DIR=/run/sim SIMCUDA_DEVICES=8G,8G /usr/local/bin/cudaprog-dlsym", "ok,ok,err 2"},
+		{"a whole GPU", "srun --gres=gpu:1 cudaprog-dlsym", "ok,ok,ok"},
+		{"a step of an allocation", "salloc -Q --gres=shard:2 srun cudaprog-dlsym", "ok,ok,err 2"},
+		{"a step without shards of its own", "salloc -Q --gres=shard:2 srun --gres=none cudaprog-dlsym", "ok,ok,err 2"},
+		{"salloc --gpu-mem", "salloc -Q --gres=shard:4 --gpu-mem=2G srun cudaprog-dlsym", "ok,ok,err 2"},
+	} {
+		if got := answer("ann", c.run, "alloc a 1G", "alloc b 1G", "alloc c 1"); got != c.want {
+			t.Errorf("%s: %s: %s, want %s", c.what, c.run, got, c.want)
+		}
+	}
+	out, err := h.command("ann", "srun --gres=shard:1 --gpu-mem=2X true").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "--gpu-mem=2X is not a size. Write 512M or 4G") {
+		t.Errorf("srun --gpu-mem=2X: %v\n%s", err, out)
+	}
+	// The batch script and its steps share one budget.
+	j := h.submit("ben", "--gres=shard:3 --gpu-mem=1G")
+	j.Expect("ready")
+	j.Want("alloc a 1G", "ok")
+	if got := answer("ben", "srun --jobid="+j.id+" --overlap cudaprog-dlsym", "alloc b 1"); got != "err 2" {
+		t.Errorf("a step beside the full batch script: %s", got)
+	}
+	j.End()
+	h.shell("ben", "sbatch -W --gres=shard:1 --array=1-2 -o /run/jobs/array-%a --wrap 'gpuarb job list'")
+	for task := 1; task <= 2; task++ {
+		if list := h.shell("ben", fmt.Sprintf("cat /run/jobs/array-%d", task)); !strings.Contains(list, fmt.Sprintf("_%d ", task)) {
+			t.Errorf("task %d of the array is not listed by its name:\n%s", task, list)
+		}
+	}
+}
+
+// TestFullEnds cancels and requeues jobs, kills slurmd under them, and takes the daemon away.
+func TestFullEnds(t *testing.T) {
+	h := boot(t)
+	cancelled := h.submit("ann", "--gres=shard:1")
+	cancelled.Expect("ready")
+	cancelled.Want("alloc a 1G", "ok")
+	h.shell("ann", "scancel "+cancelled.id)
+	h.until("the cancelled job is closed", "grep -w slurm-"+cancelled.id+" /var/log/slurm/epilog.log")
+	bounded.Until(t, "its memory is back", func() bool { return h.held() == "0" })
+
+	again := h.submit("ann", "--gres=shard:1 --requeue")
+	again.Expect("ready")
+	again.Want("alloc a 1G", "ok")
+	h.shell("ann", "scontrol requeue "+again.id)
+	h.until("the requeued job is closed", "grep -w slurm-"+again.id+" /var/log/slurm/epilog.log")
+	again.CloseStdin() // the pipes are for the second program now
+	again.Wait()
+	second := h.talk(fmt.Sprintf("/run/jobs/%d", h.jobs))
+	h.until("Slurm has requeued the job", "squeue -h -j "+again.id+" -o %r | grep BeginTime")
+	h.until("Slurm lets it start again", "scontrol update jobid="+again.id+" StartTime=now")
+	second.Expect("ready")
+	second.Want("alloc a 1G", "ok")
+	second.Want("alloc b 1", "err 2")
+
+	h.shell("root", "kill -9 $(cat /run/slurmd.pid)")
+	second.Want("free a", "ok")
+	second.Want("alloc a 1G", "ok")
+	second.Want("alloc b 1", "err 2")
+	h.startSlurmd()
+	beside := h.submit("ben", "--gres=shard:1")
+	beside.Expect("ready")
+	beside.Want("alloc a 1G", "ok")
+	beside.Want("alloc b 1", "err 2")
+	second.End()
+	beside.End()
+	h.until("all jobs are closed", "test -z \"$(gpuarb job list | sed 1d)\"")
+
+	h.shell("root", "kill $(cat /run/gpuarbd.pid)")
+	h.shell("ann", "sbatch --gres=shard:1 -o /run/jobs/never --wrap true")
+	h.until("the Prolog takes the node out of service", "sinfo -R | grep -i prolog")
+	if _, err := h.command("root", "cat /run/jobs/never").Output(); err == nil {
+		t.Error("a job has started without the daemon")
+	}
+}
+
+// TestFullShares starts as many jobs as the cards have shards, each with a context, and one more, which must wait.
+func TestFullShares(t *testing.T) {
+	h := boot(t)
+	var jobs []*job
+	for range 16 {
+		jobs = append(jobs, h.submit("ann", "--gres=shard:1"))
+	}
+	for _, j := range jobs {
+		j.Expect("ready")
+		j.Want("alloc a 256M", "ok")
+	}
+	late := h.submit("ben", "--gres=shard:2")
+	h.until("Slurm queues the job whose shares do not fit", "squeue -h -j "+late.id+" -o '%T %r' | grep 'PENDING Resources'")
+	if !late.Silent() {
+		t.Error("the job whose shares do not fit has started")
+	}
+	out, err := h.command("ben", "sbatch --gres=shard:17 --wrap true").CombinedOutput()
+	if err == nil {
+		t.Errorf("17 shards of 16: %s", out)
+	}
+	for _, j := range jobs {
+		j.End()
+	}
+	late.Expect("ready")
+	late.Want("alloc a 2G", "ok")
+	late.End()
+}
