@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/cmd/gpuarb/container"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/cobra"
 )
 
@@ -105,4 +106,19 @@ func (a *app) containerShare(socket string) (container.Share, error) {
 		return container.Share{}, err
 	}
 	return container.NewShare(library, socket)
+}
+
+// adviseFlags says before a container engine starts which flags put the container's programs into
+// the job. It says nothing if the command line has them. The command line stays as it is. environ
+// is the engine's environment, which names the socket.
+func (a *app) adviseFlags(environ []string, engine string, args []string) {
+	socket, _ := shim.LookupEnv(environ, "GPUARB_SOCKET")
+	share, err := a.containerShare(socket)
+	if err != nil {
+		a.say("%s gives its containers an environment of their own: their programs are not held to any limit; %v", engine, err)
+		return
+	}
+	if missing := share.MissingFlags(args); len(missing) > 0 {
+		a.say("%s gives its containers an environment of their own: their programs are not held to this job's limits without these flags of %s run: %s", engine, engine, commandLine(missing...))
+	}
 }

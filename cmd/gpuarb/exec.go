@@ -40,7 +40,7 @@ func (o *jobOptions) usesExec(flags *pflag.FlagSet) bool {
 // execProgram executes the program in place of gpuarb. It returns only if that failed. The job
 // lasts as long as this process, whatever program the process executes.
 func (a *app) execProgram(program string, args, environ []string, dieWithParent bool) error {
-	a.warnOutside(program, args)
+	a.warnOutside(program, args, environ)
 	p := spawn.Program{Path: program, Args: args, Environ: environ}
 	if dieWithParent {
 		p.DeathSignal = unix.SIGTERM

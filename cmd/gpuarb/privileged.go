@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/container"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,11 +71,14 @@ var environmentCleaners = map[string]struct{ short, long string }{
 }
 
 // warnOutside warns if a program will run without the library, and so outside its job, and says
-// what to write instead. args are the arguments of the program, beginning with its name.
-func (a *app) warnOutside(program string, args []string) {
+// what to write instead. args are the arguments of the program, beginning with its name. environ is
+// its environment.
+func (a *app) warnOutside(program string, args, environ []string) {
 	name := filepath.Base(program)
 	_, cleans := environmentCleaners[name]
 	switch {
+	case container.StartsContainer(args):
+		a.adviseFlags(environ, name, args)
 	case gainsPrivileges(program, ownIdentity()) && !listsLibrary(preloadFile, "libgpuarb.so"):
 		a.say("%s runs with rights that you lack, so that the loader drops the library: neither it nor what it starts is held to any limit; %s", name, adviceInside(os.Args, args))
 	case cleans && isSetuid(program) && !listsLibrary(preloadFile, "libgpuarb.so"):

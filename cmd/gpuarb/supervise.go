@@ -16,7 +16,6 @@ import (
 	"syscall"
 
 	"github.com/gpuarb/gpuarb/cmd/gpuarb/spawn"
-	"github.com/gpuarb/gpuarb/shim"
 	"golang.org/x/sys/unix"
 )
 
@@ -56,34 +55,6 @@ func lookUp(name, path string) (string, error) {
 	return "", fail(exitRunNotFound, "%s: command not found in PATH (%s)", name, path)
 }
 
-// executable returns the absolute path of this program.
-func executable() string {
-	path, err := os.Executable()
-	if err != nil {
-		return "/usr/bin/gpuarb" // without /proc, use the place of the installation
-	}
-	return path
-}
-
-// library returns the path of the library.
-func (a *app) library() (string, error) {
-	library, err := shim.FindLibrary(executable(), os.Getenv)
-	if err != nil {
-		return "", fmt.Errorf("%w; install gpuarb, or name the library with GPUARB_LIB", err)
-	}
-	return library, nil
-}
-
-// libraryFor returns the build of the library that a program needs. A program that has variables
-// named like driver functions needs the build without exports.
-func (a *app) libraryFor(noExports bool) (string, error) {
-	library, err := a.library()
-	if err != nil || !noExports {
-		return library, err
-	}
-	return shim.WithoutExports(library)
-}
-
 // supervise starts the program and waits until it ends; it does not wait for processes that the
 // program leaves behind. It returns nil for exit code 0, otherwise an error with the code. Before a
 // signal that may end the program is forwarded, supervise calls cancel, which ends the waits of the
@@ -94,7 +65,7 @@ func (a *app) supervise(program string, args, environ []string, caught chan os.S
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	a.warnOutside(program, args)
+	a.warnOutside(program, args, environ)
 	signal.Notify(caught, passedSignals...) // before the program can send a signal, or make another process send one
 	process, err := start(program, args, environ)
 	if err != nil {
