@@ -13,19 +13,27 @@ import (
 // This file finds the device with the most free memory: for a job that shares it (`gpuarb run --device emptiest`), and for messages to
 // programs that have no room where they are. jobs.go calls emptiest; explain.go, refuse.go and notice.go look for room elsewhere.
 
-// emptiest returns that of the given devices on which a new job would be granted most memory; the first one of equal devices. It subtracts
-// the budgets of jobs that were given a device and have not allocated there yet, so that jobs that start together spread. If the request
-// has a memory.max in bytes, a device with less memory than that is chosen only if all devices have less.
+// emptiest returns that of the given devices on which a new job would be granted most memory; the first one of equal devices. Jobs that were
+// given a device and have not allocated there yet count, so that jobs that start together spread: their budgets are subtracted, and jobs
+// whose budget is the whole device share what is free with the new job in equal parts. If the request has a memory.max in bytes, a device
+// with less memory than that is chosen only if all devices have less.
 func (a *Arbiter) emptiest(now time.Time, r *JobRequest, from []*device) (best *device) {
-	left := make(map[*device]int64, len(from))
+	left, sharers := make(map[*device]int64, len(from)), make(map[*device]int64, len(from))
 	for _, j := range a.jobs {
 		for _, d := range j.devices {
-			left[d] -= int64(j.planned(d))
+			if planned := j.planned(d); planned < d.grantable() {
+				left[d] -= int64(planned)
+			} else {
+				sharers[d]++
+			}
 		}
 	}
 	bestFits := false // best has the bytes of the request's memory.max
 	for _, d := range from {
 		left[d] += int64(a.free(now, d))
+		if left[d] > 0 {
+			left[d] /= 1 + sharers[d]
+		}
 		fits := r.Max == nil || !r.Max.IsAbsolute() || r.Max.Bytes <= d.grantable()
 		if best == nil || fits && !bestFits || fits == bestFits && left[d] > left[best] {
 			best, bestFits = d, fits

@@ -74,6 +74,34 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	return *answer.Job, nil
 }
 
+// StartAwaits returns a device on which a job that must begin at once lacks room for its reservation only because of contexts that no reading
+// has shown yet. The daemon waits for a reading of the device before it opens the job. False: there is no such device, or the job has room
+// on another one.
+func (a *Arbiter) StartAwaits(r JobRequest) (index int, awaits bool) {
+	rule := a.policy.For(r.Process)
+	from, err := a.choice(r, rule)
+	if err != nil || !r.NoWait && !r.OpenNow {
+		return 0, false
+	}
+	for _, d := range a.narrowed(&r, rule, from) {
+		b := d.bounds()
+		least := rule.Memory(b).Min
+		if r.Min != nil {
+			least = b.Reserves(*r.Min)
+		}
+		free := a.ledger.Available(nil, d.Index)
+		need := least.Plus(d.headroomCost())
+		if least > 0 && need <= free && (r.Any || r.Emptiest) {
+			return 0, false
+		}
+		shown := least.Plus(d.contextCost()) // a guess for headroom goes with the reading, too
+		if least > 0 && need > free && shown <= free.Plus(a.assumed(d)) && a.assumed(d) > 0 && !d.hung && !d.unnamed && !awaits {
+			index, awaits = d.Index, true
+		}
+	}
+	return index, awaits
+}
+
 // NoExports reports whether the rule of a job gives its programs the library without exported driver functions.
 func (a *Arbiter) NoExports(id JobID) bool {
 	j := a.jobs[id]

@@ -35,6 +35,12 @@ func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 	d.checkBindings(at.path)
 	proc := rules.Process{UID: peer.UID, GID: peer.GID, User: d.inv.UserName(peer.UID), Privileged: true, Namespace: peer.Namespace,
 		Command: req.Job.Command.String(), Cgroup: at.path}
+	if req.Job.Flags&ipc.JobNoWait != 0 {
+		record := bindingRecord(&req, proc.UID, proc.GID, ipc.Token{})
+		request := at.boundRequest(proc, &record)
+		request.OpenNow = true
+		cl.awaitContexts(request)
+	}
 	rep, waits, err := d.openBinding(cl, h, &req, at, proc)
 	var refusal *arbiter.Result
 	switch {

@@ -27,6 +27,10 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	if err != nil {
 		return err
 	}
+	if req.Flags&ipc.JobNoWait != 0 {
+		record := jobRecord(&req, c.Peer(), proc)
+		cl.awaitContexts(jobRequest(proc, &record))
+	}
 	rep, waits, err := d.openJob(cl, h, &req, proc)
 	var refusal *arbiter.Result
 	switch {
@@ -36,6 +40,22 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 		return err
 	}
 	return ipc.Reply(c, h, ipc.StatusOK, &rep, -1)
+}
+
+// awaitContexts waits, for readingPatience at most, while a job that must begin at once lacks room only because of
+// contexts that no reading has shown.
+func (cl *client) awaitContexts(r arbiter.JobRequest) {
+	d := cl.d
+	for began := d.now(); ; {
+		d.lock()
+		device, awaits := d.arb.StartAwaits(r)
+		d.unlock()
+		left := readingPatience - d.now().Sub(began)
+		if !awaits || left <= 0 {
+			return
+		}
+		cl.turn.WhileReleased(func() { d.awaitReading(device, left) })
+	}
 }
 
 // openJob opens a job, or parks the request for it.
@@ -172,11 +192,8 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 		closeFD(pidfd)
 		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open, the most of all users: end some (`gpuarb jobs` lists them)", statefile.MaxJobs)
 	}
-	*record = statefile.Job{Run: 1, Token: ipc.NewToken(), UID: peer.UID, GID: peer.GID,
-		Flags: r.Flags &^ ipc.JobProcessor, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,
-		WaitMillis: r.WaitMillis, Priority: r.Priority, RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks,
-		Request: h.Request, Asked: r.Devices, AskedFor: r.Device}
-	statefile.SetTexts(&record.Command, r.Command.String(), r.Command.Name())
+	*record = jobRecord(r, peer, proc)
+	record.Token, record.Request = ipc.NewToken(), h.Request
 	request := jobRequest(proc, record)
 	around := d.bindingOfLocked(proc.Cgroups)
 	request.Command, request.Place, request.Around = r.Command.String(), place, idOf(around)
@@ -198,6 +215,16 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	}
 	d.enterJobLocked(j)
 	return j, info, nil
+}
+
+// jobRecord returns the record of the job that a request asks for, without its token.
+func jobRecord(r *ipc.JobOpenRequest, peer ipc.Peer, proc rules.Process) statefile.Job {
+	record := statefile.Job{Run: 1, UID: peer.UID, GID: peer.GID,
+		Flags: r.Flags &^ ipc.JobProcessor, Streams: r.Streams, Max: r.Memory, MaxPerMille: r.MemoryShare, Min: r.Min, MinPerMille: r.MinShare,
+		WaitMillis: r.WaitMillis, Priority: r.Priority, RunnerPID: uint32(peer.PID), RunnerStart: proc.StartTicks,
+		Asked: r.Devices, AskedFor: r.Device}
+	statefile.SetTexts(&record.Command, r.Command.String(), r.Command.Name())
+	return record
 }
 
 // jobOfRetry returns the job that an earlier copy of a repeated request has opened, whose reply was lost.

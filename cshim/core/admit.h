@@ -25,7 +25,7 @@ bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32
 bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                       uint16_t *tag);
 
-// Decides after the driver's answer whether a wrapper must begin anew: ask, call the driver, and
+// Decides after the driver's answer whether a wrapper must start again: ask, call the driver, and
 // account for the result. lacks: the driver had no memory for what was admitted, which the wrapper
 // has released. root NULL: nothing was admitted. All wrappers that take device memory or make
 // contexts use this.

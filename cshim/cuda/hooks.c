@@ -127,9 +127,9 @@ static ga_result init_copy(size_t place, unsigned int flags) {
     })
 // The handle or address that the driver has made, as a number; 0: the driver failed.
 #define GA_MADE(result, at) ((result) == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (at) : 0)
-// GA_ADMITS for what takes device memory. The steps begin anew if the driver has no memory for what
-// was admitted. `call` calls the driver; its result is the variable made, and `settle` accounts for
-// it.
+// GA_ADMITS for what takes device memory. The steps start again if the driver has no memory for
+// what was admitted. `call` calls the driver; its result is the variable made, and `settle`
+// accounts for it.
 #define GA_ADMITS_MEMORY(open, call, settle)                                                       \
     ({                                                                                             \
         struct ga_allocation c;                                                                    \

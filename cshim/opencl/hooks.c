@@ -93,7 +93,7 @@ static void *denied(ga_cl_int *status, struct ga_root **root, ga_cl_int why) {
 // parameters. c is a variable of the macro; status is a parameter of the wrapper.
 //
 // GA_CREATES evaluates `asked`, which asks for admission. If that is granted, it evaluates `made`,
-// which calls the driver and accounts for the result. It begins anew if the driver had no memory
+// which calls the driver and accounts for the result. It starts again if the driver had no memory
 // for what was admitted (ga_admit_again). Meanwhile status points to a variable of the macro,
 // because the program may pass NULL.
 #define GA_CREATES(request, full, why, asked, made)                                                \

@@ -2,6 +2,8 @@ package arbitration
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,6 +62,45 @@ func TestOnlyAReadingIsMissing(t *testing.T) {
 	p.Wait()
 	neverLacked(m)
 	idle(m)
+}
+
+// TestAStartAwaitsAReading: a run that may not wait reserves nearly all of the device, just after another program has made its context, while
+// the device does not answer. It is not refused because of what is assumed for that context: it begins when a reading shows what it costs.
+// A run that would not have room then is refused.
+func TestAStartAwaitsAReading(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=32M"}})
+	m.Sim("hang", "0")
+	p := cudaprog(m, "--no-wait")
+	before := connections(m)
+	fits := m.Begin(m.Gpuarb("run", "--no-wait", "--min", "7500M", "--", "echo", "begun"))
+	rig.Eventually(t, "the run has connected", func() bool { return connections(m) > before })
+	m.Sim("answer", "0")
+	fits.Expect("begun")
+	fits.Wait()
+	rig.Eventually(t, "the run's job has ended", func() bool { return len(m.Snapshot().Jobs) == 1 })
+	p.Want("alloc a 1G", "ok")
+	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--min", "7500M", "--", "true")); r.Code != 75 {
+		t.Errorf("%d: %s", r.Code, r.Stderr)
+	}
+	p.End()
+	idle(m)
+}
+
+// connections returns how many sockets the daemon has open.
+func connections(m *rig.Machine) (n int) {
+	m.T.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", m.DaemonPID())
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	for _, e := range entries {
+		if at, _ := os.Readlink(filepath.Join(dir, e.Name())); strings.HasPrefix(at, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // TestTheDriverHasLessThanTheBooks: a program without the library takes memory that no reading has shown yet, and a program that may wait is

@@ -59,6 +59,22 @@ func TestRunsThatStartTogetherSpread(t *testing.T) {
 	}
 }
 
+// TestEmptiestBesideARunWithoutABudget: a run without a budget has been given the empty device, and has allocated nothing. The next run
+// is given that device too, and not the other one, which is nearly full.
+func TestEmptiestBesideARunWithoutABudget(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "16G,16G", NoMount: true})
+	full := m.Interact(m.Gpuarb("run", "--device", "1", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	full.Want("alloc a 14G", "ok")
+	for i := range 6 {
+		p := m.Begin(m.Gpuarb("run", "--device", "emptiest", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; read x"))
+		if got, want := p.Line(), m.Snapshot().Devices[0].UUID; got != want {
+			t.Errorf("run %d is given %s, want %s", i, got, want)
+		}
+	}
+	full.End()
+}
+
 // TestEmptiestAndOtherFlags: flags that ask for a device alone contradict it, and the devices that the environment and the
 // rule leave are those among which it chooses.
 func TestEmptiestAndOtherFlags(t *testing.T) {
