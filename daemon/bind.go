@@ -37,7 +37,7 @@ func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 		Command: req.Job.Command.String(), Cgroup: at.path}
 	if req.Job.Flags&ipc.JobNoWait != 0 {
 		record := bindingRecord(&req, proc.UID, proc.GID, ipc.Token{})
-		request := at.boundRequest(proc, &record)
+		request := jobRequest(proc, &record)
 		request.OpenNow = true
 		cl.awaitContexts(request)
 	}
