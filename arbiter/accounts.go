@@ -123,7 +123,7 @@ func (a *Arbiter) recordEnd(now time.Time, j *job, refusal string) {
 
 // accountOf returns the account of a job.
 func (a *Arbiter) accountOf(now time.Time, j *job) JobAccount {
-	t := &j.tally
+	t := j.counted()
 	account := JobAccount{ID: j.id, Process: j.request.Process, Key: j.request.Key, Command: j.request.Command, Name: j.request.Name, Run: j.run, Claim: j.request.Claim, Restored: !t.since.IsZero(), Opened: j.opened,
 		Exit: j.exit, Died: j.died, Started: true, Waits: t.waits, Waited: t.waited, Refused: t.refused, Reasons: maps.Clone(t.reasons), Lacked: t.lacked}
 	if j.denial != nil {

@@ -48,9 +48,10 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	}
 	a.dequeue(now, t)
 	waited := now.Sub(t.place.Since)
-	t.job.tally.waits++
+	counts := t.job.counts()
+	counts.waits++
+	counts.waited += max(0, waited)
 	t.job.untold = true
-	t.job.tally.waited += max(0, waited)
 	if t.lease != nil {
 		use := t.job.useOf(t.lease.device)
 		use.waits++

@@ -20,9 +20,10 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	if j == nil {
 		return Tally{}, false
 	}
-	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, LastRefused: j.tally.lastRefused, Unmanaged: slices.Clone(j.tally.unmanaged), MoreUnmanaged: j.tally.moreUnmanaged, Unknown: len(j.tally.unknown)}
-	if !j.tally.since.IsZero() {
-		sum.Since = max(now.Sub(j.tally.since), time.Millisecond)
+	t := j.counted()
+	sum := Tally{Waits: t.waits, Waited: t.waited, Refused: t.refused, LastRefused: t.lastRefused, Unmanaged: slices.Clone(t.unmanaged), MoreUnmanaged: t.moreUnmanaged, Unknown: len(t.unknown)}
+	if !t.since.IsZero() {
+		sum.Since = max(now.Sub(t.since), time.Millisecond)
 	}
 	for _, s := range j.sessions {
 		for _, l := range s.leases {

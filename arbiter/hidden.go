@@ -73,7 +73,7 @@ func (a *Arbiter) updateHidden() {
 		j.hidden = a.hiddenFrom(j)
 	}
 	for _, s := range a.sessions {
-		s.hidden = slices.DeleteFunc(a.hidden(&s.process), func(d *device) bool { return s.leaseOn(d) != nil })
+		s.hidden = slices.DeleteFunc(a.hidden(s.process), func(d *device) bool { return s.leaseOn(d) != nil })
 	}
 	for _, s := range a.shareds {
 		a.updateHiddenOf(s)

@@ -170,7 +170,9 @@ func (j *job) allows(d *device) bool {
 }
 
 // newProcess returns a session that stands for a future process of the job, to compute its limits.
-func (j *job) newProcess() *session { return &session{Client: rules.Client{Job: &j.Job}, job: j} }
+func (j *job) newProcess() *session {
+	return &session{Client: rules.Client{Job: &j.Job}, process: &j.request.Process, job: j}
+}
 
 // limitOwner returns the key of a job in the table of live limits. A job without a runner has the key of its process.
 func (j *job) limitOwner() rules.Owner {
@@ -181,7 +183,7 @@ func (j *job) limitOwner() rules.Owner {
 }
 
 // limitOwner returns the key of a session's process in the table of live limits.
-func (s *session) limitOwner() rules.Owner { return processOwner(&s.process) }
+func (s *session) limitOwner() rules.Owner { return processOwner(s.process) }
 
 // processOwner returns the key of a process in the table of live limits.
 func processOwner(p *rules.Process) rules.Owner {

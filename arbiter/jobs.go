@@ -21,7 +21,7 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 	info, err := a.openJob(now, r)
 	p := r.Process
 	p.Exe, p.Command = "", cmp.Or(r.Command, p.Command) // the command of the job, and not the runner
-	a.startRefused(now, &session{process: p, job: &job{request: r}}, err)
+	a.startRefused(now, &session{process: &p, job: &job{request: r}}, err)
 	return info, err
 }
 

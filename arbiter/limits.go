@@ -146,7 +146,7 @@ func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 // PID, because it was used again; sessionsOf then returns the sessions of the process that started last.
 func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 	for _, s := range a.sessions {
-		p := &s.process
+		p := s.process
 		switch {
 		case !s.alive() || uint64(p.PID) != of.ID || of.Start != 0 && p.StartTicks != of.Start:
 		case len(found) > 0 && p.StartTicks < found[0].process.StartTicks:
@@ -229,7 +229,7 @@ func (s *subject) ofJob(j *job) {
 // ofProcess describes the process of a session.
 func (s *subject) ofProcess(x *session) {
 	if s.ofJob(x.job); x.job.run {
-		s.owner = x.process
+		s.owner = *x.process
 		s.now = func() limited { return &x.Client }
 	}
 	s.under = func(j *job) bool {

@@ -100,7 +100,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 		j := a.jobs[figure.Job]
 		if j != nil {
 			u.Job, u.JobName, u.Bypass = uint64(j.id), j.request.Name, figure.Bypass
-			j.tally.recordUnmanaged(d, u, i < 0)
+			j.counts().recordUnmanaged(d, u, i < 0)
 		}
 		if i < 0 || u.Job != before[i].Job {
 			a.unmanagedEvent(now, d, u, j)
@@ -201,7 +201,7 @@ func (a *Arbiter) TwoCopies(now time.Time, id SessionID, held, beside string) {
 		return
 	}
 	e := Event{Time: now, Kind: EventTwoCopies, Device: -1, Text: fmt.Sprintf(wording.TwoCopies, s.name(), held, beside)}
-	e.about(&s.process)
+	e.about(s.process)
 	e.in(s.job)
 	a.event(e)
 }

@@ -54,13 +54,17 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 		j = &job{id: a.lastJob + 1, request: request, Job: rules.Job{Rule: a.policy.For(r.Process)}, closed: true, pending: pending}
 		a.newJob(now, j)
 	}
+	process := &j.request.Process
+	if r.Job != 0 {
+		process = new(r.Process)
+	}
 	a.lastSession++
-	s := &session{Client: rules.Client{Job: &j.Job, Asked: rules.Request{Max: r.Max}}, id: a.lastSession, process: r.Process, job: j, opened: now, pending: pending,
+	s := &session{Client: rules.Client{Job: &j.Job, Asked: rules.Request{Max: r.Max}}, id: a.lastSession, process: process, job: j, opened: now, pending: pending,
 		onFull: r.OnFull, slots: max(0, r.Slots), slotScope: r.SlotScope, reserve: r.StreamReserve}
 	if r.Streams != 0 {
 		s.Asked.Streams = max(1, r.Streams)
 	}
-	s.hidden = a.hidden(&s.process)
+	s.hidden = a.hidden(s.process)
 	s.budget = a.ledger.OpenBudget(j.budget)
 	s.budget.Owner = s
 	a.linkSession(s)
@@ -81,7 +85,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
-	s.job.tally.removeUnmanaged(d, &s.process)
+	s.job.removeUnmanaged(d, s.process)
 	a.unhide(s, d)
 	return l
 }

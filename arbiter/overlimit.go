@@ -127,7 +127,7 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 	whose := ""
 	switch owner := p.budget.Owner.(type) {
 	case *session:
-		e.about(&owner.process)
+		e.about(owner.process)
 		e.in(owner.job)
 		whose = owner.name()
 	case *job:

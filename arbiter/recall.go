@@ -62,7 +62,7 @@ func (a *Arbiter) recalled(asker *lease, e Event) {
 		return
 	}
 	if asker != nil {
-		e.about(&asker.session.process)
+		e.about(asker.session.process)
 		e.in(asker.session.job)
 		e.Lease, e.program = asker.id, asker.session.name()
 	}

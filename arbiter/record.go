@@ -36,7 +36,7 @@ func (a *Arbiter) event(e Event) {
 // leaseEvent stores an event about a lease. An event without text gets it from Sentence, when a reader asks for the text.
 func (a *Arbiter) leaseEvent(now time.Time, l *lease, e Event) {
 	e.Time, e.Device, e.Lease = now, l.device.Index, l.id
-	e.about(&l.session.process)
+	e.about(l.session.process)
 	e.in(l.session.job)
 	if e.Text == "" {
 		e.program = l.session.name()
@@ -46,7 +46,7 @@ func (a *Arbiter) leaseEvent(now time.Time, l *lease, e Event) {
 
 // deniedEvent stores the event that a request of a process was refused.
 func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
-	e.about(&s.process)
+	e.about(s.process)
 	e.in(s.job)
 	e.Time, e.Kind, e.program, e.why = now, EventDenied, s.name(), why
 	a.event(e)
@@ -60,9 +60,29 @@ func (e *Event) in(j *job) {
 	}
 }
 
+// counts returns the tally of a job for a change.
+func (j *job) counts() *tally {
+	if j.tally == nil {
+		j.tally = &tally{}
+	}
+	return j.tally
+}
+
+// counted returns a copy of the tally of a job.
+func (j *job) counted() tally {
+	if j.tally == nil {
+		return tally{}
+	}
+	return *j.tally
+}
+
 // removeUnmanaged removes a process that now has a lease from the processes without one. After a restart without a state file, a reading of the
 // device can list a client before the client resumes.
-func (t *tally) removeUnmanaged(d *device, p *rules.Process) {
+func (j *job) removeUnmanaged(d *device, p *rules.Process) {
+	if j.tally == nil {
+		return
+	}
+	t := j.tally
 	t.unmanaged = slices.DeleteFunc(t.unmanaged, func(b UnmanagedProcess) bool {
 		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == figures.BypassPassed
 	})

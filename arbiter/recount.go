@@ -33,7 +33,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (gra
 		l.Release(accounting.Memory, known-used)
 		l.SetAway(max(l.Away(), min(away, l.word.Report().Managed)))
 	case used > known:
-		p := &l.session.process
+		p := l.session.process
 		shown := min(a.UsageShown(l.device.Index, p.PID, p.StartTicks), l.device.Total)
 		if counts := min(used, max(known.Plus(a.excessOf(l)).Plus(l.Room()), shown)); counts > known {
 			l.Force(accounting.Memory, counts-known)

@@ -36,7 +36,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	if text == "" {
 		a.explain(l, &o, r, aside)
 	}
-	l.session.job.tally.lastRefused = a.lastRefused(l, &o, r)
+	l.session.job.counts().lastRefused = a.lastRefused(l, &o, r)
 	l.session.job.denial = &denial{l.session.name() + ": " + o.Explain, now}
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // the caller has recorded an event that says more
@@ -49,12 +49,12 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 
 // tallyRefusal counts a refusal in the account of the lease's job.
 func (l *lease) tallyRefusal(reason Reason, r *accounting.Refusal) {
-	j := l.session.job
-	j.tally.refused++
-	j.tally.countReason(reason)
+	j, counts := l.session.job, l.session.job.counts()
+	counts.refused++
+	counts.countReason(reason)
 	j.useOf(l.device).refused++
 	if r.Amount == accounting.Memory {
-		j.tally.lacked = max(j.tally.lacked, r.Requested)
+		counts.lacked = max(counts.lacked, r.Requested)
 	}
 }
 
@@ -101,7 +101,7 @@ func (a *Arbiter) refuseDriverFull(now time.Time, l *lease, r Request) Result {
 	full := &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: bytes, Remaining: d.Total.Less(d.shown), Limit: d.grantable()}
 	l.tallyRefusal(ReasonDeviceFull, full)
 	o := a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(d, what), "")
-	l.session.job.tally.lastRefused = fmt.Sprintf(wording.LastDriver, what, d)
+	l.session.job.counts().lastRefused = fmt.Sprintf(wording.LastDriver, what, d)
 	return o
 }
 
@@ -142,13 +142,13 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 			t.lease.tallyRefusal(why, r)
 		}
 	} else {
-		t.job.tally.refused++
-		t.job.tally.countReason(why)
+		t.job.counts().refused++
+		t.job.counts().countReason(why)
 		if a.asking != t { // else the call that made the request counts the refusal
 			a.countRefusal(t.job.user, why)
 		}
 		answer = *a.refuseStart(now, t, why, r, text)
-		t.job.tally.lastRefused = firstPart(answer.Explain)
+		t.job.counts().lastRefused = firstPart(answer.Explain)
 	}
 	a.finish(now, t, answer)
 	if t.lease == nil {

@@ -106,7 +106,7 @@ func (a *Arbiter) link(j *job) (moved bool) {
 // linkSession does the work of link for a session. The live limits of a process without a runner belong to its job only.
 func (a *Arbiter) linkSession(s *session) (moved bool) {
 	if s.job.run {
-		s.Live = a.liveLimits(s.limitOwner(), &s.process)
+		s.Live = a.liveLimits(s.limitOwner(), s.process)
 	}
 	return a.capSession(s)
 }

@@ -38,7 +38,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if j.devices == nil && r.Devices != nil {
 		j.devices = []*device{} // the devices that the job had do not exist any more
 	}
-	j.tally.since = now
+	j.counts().since = now
 	a.newJob(now, j)
 	var keeps []*device
 	for _, d := range a.devices {

@@ -142,7 +142,7 @@ func (a *Arbiter) capJob(j *job) {
 
 // capSession puts a session's budget below the caps of the cgroups around its process. It returns true if these have changed.
 func (a *Arbiter) capSession(s *session) (moved bool) {
-	old, to := s.cgroups, a.cgroupsAround(&s.process)
+	old, to := s.cgroups, a.cgroupsAround(s.process)
 	if slices.Equal(old, to) {
 		return false
 	}

@@ -20,7 +20,7 @@ import (
 
 // leaseState describes a lease. readUsage must have been called for it just before.
 func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
-	p := &l.session.process
+	p := l.session.process
 	granted := l.Granted()
 	to = figures.LeaseState{
 		PID: p.PID, User: p.User, UID: p.UID, Device: l.device.Index, State: l.state(),
@@ -163,7 +163,7 @@ func (t *ticket) addToStats(now time.Time, s *figures.Stats) {
 
 // processState describes a client.
 func (s *session) processState() figures.ProcessState {
-	p := &s.process
+	p := s.process
 	return figures.ProcessState{
 		PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
 		State: s.state(), Job: uint64(s.job.id), JobName: s.job.request.Name,

@@ -189,8 +189,7 @@ type job struct {
 	slots      int       // number of slots that the job and its processes hold on all devices
 	tickets    []*ticket // waiting requests of the job and its processes
 	cancelled  time.Time // when CancelJob or CancelAll last cancelled its requests; zero: never
-	tally      tally
-	warned     warned
+	tally      *tally    // nil: nothing was counted
 	user       *user     // user that the job belongs to
 	gauge      *gauge    // pressure of the job; nil: none of its requests has waited for bytes
 	lastActive time.Time // when a client of the job last asked for or freed something
@@ -231,7 +230,7 @@ type jobUse struct {
 type session struct {
 	rules.Client
 	id      SessionID
-	process rules.Process
+	process *rules.Process // never changed; that of the job, if it has no runner
 	job     *job
 	cgroups []*shared // caps of the cgroups around the process, the narrower ones first
 	budget  *accounting.Budget

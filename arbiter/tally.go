@@ -111,8 +111,9 @@ func (t *Tally) sentence() string {
 	return line
 }
 
-// tally counts the requests of a job, including those of ended processes.
+// tally counts the requests of a job, including those of ended processes, and has its warnings.
 type tally struct {
+	warned
 	waits, refused uint64
 	lastRefused    string // as in Tally
 	waited         time.Duration

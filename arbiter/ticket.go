@@ -68,7 +68,7 @@ func (t *ticket) narrowestLimit() *limit {
 // process returns the process that made the request.
 func (t *ticket) process() *rules.Process {
 	if t.session != nil {
-		return &t.session.process
+		return t.session.process
 	}
 	return &t.job.request.Process
 }

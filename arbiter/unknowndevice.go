@@ -14,17 +14,21 @@ import (
 // message for the process's user; "": the job has already had the message.
 func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string {
 	s := a.sessions[id]
-	if s == nil || len(s.job.tally.unknown) >= maxUnknown || slices.Contains(s.job.tally.unknown, uuid) {
+	if s == nil {
 		return ""
 	}
-	s.job.tally.unknown = append(s.job.tally.unknown, uuid)
+	counts := s.job.counts()
+	if len(counts.unknown) >= maxUnknown || slices.Contains(counts.unknown, uuid) {
+		return ""
+	}
+	counts.unknown = append(counts.unknown, uuid)
 	format := wording.UnknownFree
 	if s.job.run {
 		format = wording.UnknownRefused
 	}
 	text := fmt.Sprintf(format, s.name(), uuid)
 	e := Event{Time: now, Kind: EventUnknown, Device: -1, UUID: uuid, Text: text}
-	e.about(&s.process)
+	e.about(s.process)
 	e.in(s.job)
 	a.event(e)
 	return text

@@ -14,7 +14,7 @@ import (
 // Warnings returns the warnings of a job; none if the job is unknown.
 func (a *Arbiter) Warnings(id JobID) Warnings {
 	if j := a.jobs[id]; j != nil {
-		return j.warned.Warnings
+		return j.counted().Warnings
 	}
 	return Warnings{}
 }
@@ -29,14 +29,13 @@ func (a *Arbiter) warn(now time.Time) {
 // warnJob gives a job its warnings that are due. A job that holds nothing, or that waits to start, gets none. If a restored job is older
 // than age.warn when it is first checked, the earlier daemon has given that warning, and it is not given again.
 func (a *Arbiter) warnJob(now time.Time, j *job) {
-	w := &j.warned
+	was := j.counted()
 	idleSince, begun := a.times(j)
-	idle := j.Rule.IdleWarn > 0 && now.Sub(idleSince) >= j.Rule.IdleWarn && !idleSince.Equal(w.idleSince) && len(j.tickets) == 0
-	aged := j.Rule.AgeWarn > 0 && now.Sub(begun) >= j.Rule.AgeWarn && !w.aged
-	if !w.checked {
-		w.checked = true
-		w.aged = aged && !j.tally.since.IsZero()
-		aged = aged && !w.aged
+	idle := j.Rule.IdleWarn > 0 && now.Sub(idleSince) >= j.Rule.IdleWarn && !idleSince.Equal(was.idleSince) && len(j.tickets) == 0
+	aged := j.Rule.AgeWarn > 0 && now.Sub(begun) >= j.Rule.AgeWarn && !was.aged
+	if !was.since.IsZero() && !was.checked {
+		w := j.counts()
+		w.checked, w.aged, aged = true, aged, false
 	}
 	if !idle && !aged || j.pending || j.ended {
 		return
@@ -45,6 +44,7 @@ func (a *Arbiter) warnJob(now time.Time, j *job) {
 	if holds == "" {
 		return
 	}
+	w := j.counts()
 	if idle {
 		w.idleSince = idleSince
 		w.Idle++
@@ -62,7 +62,7 @@ func (a *Arbiter) warnJob(now time.Time, j *job) {
 // times returns since when a job is idle, and when it began. A job is idle since the last use of a device by any of its living processes
 // (use.go). Time before this daemon knew the job does not count as idle.
 func (a *Arbiter) times(j *job) (idle, begun time.Time) {
-	idle, begun = later(j.opened, j.tally.since), j.opened
+	idle, begun = later(j.opened, j.counted().since), j.opened
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
 			if l.opened.Before(begun) { // the lease is older than this daemon
