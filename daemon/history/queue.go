@@ -19,7 +19,7 @@ type Queue struct {
 }
 
 type queue struct {
-	records chan logged
+	records chan *logged
 	lost    atomic.Int64
 	end     chan struct{} // closed by the first Stop
 	once    sync.Once     // guards end
@@ -40,7 +40,7 @@ const (
 
 // NewQueue starts a queue before a handler.
 func NewQueue(to slog.Handler) *Queue {
-	q := &Queue{to: to, queue: &queue{records: make(chan logged, queueSize),
+	q := &Queue{to: to, queue: &queue{records: make(chan *logged, queueSize),
 		end: make(chan struct{}), ended: make(chan struct{})}}
 	go q.run()
 	return q
@@ -64,7 +64,7 @@ func (q *Queue) WithGroup(name string) slog.Handler {
 // Handle puts a record into the queue.
 func (q *Queue) Handle(_ context.Context, r slog.Record) error {
 	select {
-	case q.records <- logged{q.to, r.Clone()}:
+	case q.records <- &logged{q.to, r.Clone()}:
 	default:
 		q.lost.Add(1)
 	}
@@ -90,7 +90,7 @@ func (q *queue) run() {
 	}
 }
 
-func (q *queue) write(l logged) {
+func (q *queue) write(l *logged) {
 	if n := q.lost.Swap(0); n > 0 {
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, "whoever reads the log is too slow: messages were lost", 0)
 		r.Add("messages", n)
