@@ -101,7 +101,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 		page.Close()
 		return nil, false, err
 	}
-	s.conns[c] = struct{}{}
+	s.conns = append(s.conns, c)
 	d.publishLimitsLocked(s)
 	if ticket == 0 {
 		faults.At("session.known")
@@ -164,7 +164,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Result) (receipt, func() error) {
 	d := cl.d
 	if !dec.Granted || s.dead {
-		delete(s.conns, cl.conn) // ending the session closes these connections, but this one must still send the reply
+		s.drop(cl.conn) // ending the session closes these connections, but this one must still send the reply
 		d.endSessionLocked(s)
 		err := refused(ipc.StatusNoSession, "the session has ended")
 		if !dec.Granted {
@@ -174,7 +174,7 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Res
 	}
 	rep, fd, err := d.helloReplyLocked(s, true)
 	if err != nil {
-		delete(s.conns, cl.conn)
+		s.drop(cl.conn)
 		d.endSessionLocked(s)
 		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
@@ -238,7 +238,7 @@ func (d *Daemon) joinSessionLocked(token ipc.Token, c *ipc.Conn) (*session, erro
 	if len(s.conns) >= connsPerSession {
 		return nil, refused(ipc.StatusTooMany, "the session has %d connections already", connsPerSession)
 	}
-	s.conns[c] = struct{}{}
+	s.conns = append(s.conns, c)
 	return s, nil
 }
 
@@ -262,7 +262,7 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 func (cl *client) bye(*ipc.Empty) (rep ipc.Empty, err error) {
 	cl.takeLock()
 	defer cl.d.unlock()
-	delete(cl.s.conns, cl.conn) // ending the session closes these connections, but this one must still send the reply
+	cl.s.drop(cl.conn) // ending the session closes these connections, but this one must still send the reply
 	cl.d.endSessionLocked(cl.s)
 	return rep, nil
 }

@@ -29,14 +29,13 @@ const exitGrace = 10 * time.Millisecond
 // longer maps the page, and its session ends. A process that only closed its descriptors keeps the session.
 func (d *Daemon) checkClosed(s *session, c *ipc.Conn) {
 	d.lock()
-	delete(s.conns, c)
+	s.drop(c)
 	look := len(s.conns) == 0 && !s.dead && !d.stopping()
 	d.unlock()
 	if !look {
 		return
 	}
 	select {
-	case <-s.over:
 	case <-d.ctx.Done():
 	case <-d.after(exitGrace):
 		d.checkMapped(s)

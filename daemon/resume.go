@@ -115,7 +115,7 @@ func (cl *client) continueSession(req *ipc.ResumeRequest, offer *pageOffer) (s *
 	}
 	if s.page == nil {
 		if offer.page == nil { // the session was recovered after pageFor had looked for it
-			delete(s.conns, c)
+			s.drop(c)
 			return nil, false, refused(ipc.StatusShuttingDown, "the session is just being taken up: resume again")
 		}
 		fresh = offer.fresh
@@ -128,7 +128,7 @@ func (cl *client) continueSession(req *ipc.ResumeRequest, offer *pageOffer) (s *
 	for _, rl := range req.Leases[:req.Count] {
 		if err = d.reconcileLocked(s, rl); err != nil {
 			d.log.Warn("discarding the saved session: it does not match what its process reports", "client_pid", s.peer.PID, "err", err)
-			delete(s.conns, c)
+			s.drop(c)
 			cl.s = nil
 			d.endSessionLocked(s)
 			return nil, false, refused(ipc.StatusNoSession, "the session is known otherwise")
@@ -262,7 +262,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 		}
 		return nil, err
 	}
-	cl.s, s.conns[c] = s, struct{}{}
+	cl.s, s.conns = s, append(s.conns, c)
 	if s.record.Unreserved = 1; !d.reserveLocked(s) {
 		d.log.Warn("a program was taken up again, and there is no room for the memory.min that it had: it goes on without "+
 			"until there is", "client_pid", proc.PID)

@@ -25,18 +25,17 @@ type session struct {
 	peer           ipc.Peer // peer at the first connection, without its PIDFD
 	life           watched  // watch on the process
 	job            arbiter.JobID
-	run            bool   // the process belongs to a job of `gpuarb run`
 	caller         string // name of the program in messages that it prints
 	page           *ipc.LeasePage
 	record         *statefile.Session
 	index          int           // index of record
 	leases         []*shim.Lease // leases by slot of the page, up to the last slot that had one; nil: none
-	conns          map[*ipc.Conn]struct{}
+	conns          []*ipc.Conn
+	died           time.Time // time at which its end was noticed; zero: not dead
+	resumes        int       // number of Resumes; connections from before the last Resume are refused
+	run            bool      // the process belongs to a job of `gpuarb run`
 	dead           bool
-	died           time.Time     // time at which its end was noticed; zero: not dead
-	keeperSearched bool          // the search for a process that keeps its memory was made
-	resumes        int           // number of Resumes; connections from before the last Resume are refused
-	over           chan struct{} // closed at the end of the session
+	keeperSearched bool // the search for a process that keeps its memory was made
 	// mapped says that the client has sent a message since it got its page, so that it has mapped the page.
 	mapped atomic.Bool
 }
@@ -44,8 +43,12 @@ type session struct {
 // sessionOf returns the session of a record. It is in no table yet.
 func sessionOf(index int, r *statefile.Session) *session {
 	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
-		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: watched{pidfd: -1},
-		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
+		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: watched{pidfd: -1}}
+}
+
+// drop removes a connection.
+func (s *session) drop(c *ipc.Conn) {
+	s.conns = slices.DeleteFunc(s.conns, func(x *ipc.Conn) bool { return x == c })
 }
 
 // request returns the request with which the arbiter opens the session, built from its record.

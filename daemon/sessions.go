@@ -108,7 +108,6 @@ func (d *Daemon) endSessionLocked(s *session) {
 // closeSessionLocked marks a session as dead, and ends it in the arbiter and the reaper.
 func (d *Daemon) closeSessionLocked(s *session) {
 	s.dead, s.died = true, d.now()
-	close(s.over)
 	d.memberEndedLocked(s)
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
@@ -181,7 +180,7 @@ func (d *Daemon) dropSessionLocked(s *session) {
 		delete(d.sessionsByPID, s.peer.PID)
 		delete(d.keepers, s.peer.PID)
 	}
-	for c := range s.conns {
+	for _, c := range s.conns {
 		c.Close()
 	}
 	if s.page != nil {
