@@ -200,7 +200,29 @@ func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Pr
 func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
 	d.commitJobLocked(j, info)
 	j.bound.used = d.now()
+	if err := d.keepBindingLocked(j); err != nil {
+		d.log.Warn("the job of a cgroup will not outlive this daemon", "cgroup", j.bound.path, "err", err)
+	}
+	faults.At("binding.committed")
 	d.enterBindingLocked(j)
+}
+
+// keepBindingLocked writes the record of the cgroup of an open job.
+func (d *Daemon) keepBindingLocked(j *job) error {
+	index, row, err := d.file.Bindings.New()
+	if err != nil {
+		return err
+	}
+	b := j.bound
+	*row = statefile.Binding{Until: b.until, IdleMillis: uint64(b.idle.Milliseconds()), Folder: b.folder, Job: *d.file.Jobs.At(j.index)}
+	copy(row.Container[:], b.container)
+	if b.lossOpen {
+		row.Flags |= ipc.BindLossOpen
+	}
+	row.SetPath(b.path) // it fits, because rules.CheckCgroup bounds it
+	d.file.Bindings.Commit(index)
+	b.row = index
+	return nil
 }
 
 // bindReplyLocked returns the reply to the opener. It does not tell the token, because the job's processes need none.

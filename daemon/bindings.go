@@ -49,7 +49,7 @@ func locateCgroup(text string) (*binding, error) {
 	for _, point := range points {
 		dir := filepath.Join(point, path)
 		if folder := inodeAt(dir); folder != 0 {
-			return &binding{path: path, folder: folder, dir: dir}, nil
+			return &binding{path: path, folder: folder, dir: dir, row: -1}, nil
 		}
 	}
 	return nil, rules.Wrong(rules.ErrRange, "there is no cgroup %s in any hierarchy: the job of a cgroup is opened after the cgroup was made", path)
@@ -219,6 +219,7 @@ func (d *Daemon) bindingsAround(in []string) map[*job]binding {
 
 // closeBindingLocked closes the job of a cgroup. Its programs keep what they use, and it ends with the last of them.
 func (d *Daemon) closeBindingLocked(j *job) {
+	d.freeBindingLocked(j)
 	d.arb.ReleaseJob(d.now(), j.id)
 	d.file.Jobs.At(j.index).Released = jobReleased
 	d.endRunnerLocked(j)

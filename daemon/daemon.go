@@ -146,6 +146,7 @@ type binding struct {
 	used      time.Time // last time at which a process was seen in the cgroup, or the time of the opening
 	lossOpen  bool      // without a daemon, programs of the job continue without limits
 	container string    // ID of the container; "": none
+	row       int       // index of its record in the state file; -1: it has none
 }
 
 // client is the daemon's side of one connection.

@@ -34,7 +34,7 @@
 //   - ends of processes: orphans, processend;
 //   - requests of clients: replies, snapshots, events, metrics, hello, resume, jobopen, bind, tally, attach, admit, cancel;
 //   - time: tick. The history of jobs: archive;
-//   - recovery: savedprocesses, recoverqueue, recover;
+//   - recovery: savedprocesses, recoverqueue, recoverbindings, recover;
 //   - start and stop of the daemon: serve, systemd, reload, loops, stop, statefiles, start.
 //
 // docs/glossary.md explains the terms.

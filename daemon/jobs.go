@@ -172,12 +172,23 @@ func (d *Daemon) endRunnerLocked(j *job) {
 	j.closed = true
 	if j.bound != nil {
 		delete(d.bindings, j.bound.path)
+		d.freeBindingLocked(j)
 	} else if j.open { // programs may know its token
 		d.endedJobs.remember(j.token, endedJob{name: d.arb.JobName(j.id), claim: d.file.Jobs.At(j.index).Flags&ipc.JobClaim != 0, at: d.now()})
 	}
 	d.arb.CloseJob(d.now(), j.id)
 	d.unwatchRunnerLocked(j)
 	d.dropJobLocked(j)
+}
+
+// freeBindingLocked frees the record of the cgroup of a job. It comes before the job's record is freed or changed, so that
+// a daemon that dies in between leaves no binding that was closed.
+func (d *Daemon) freeBindingLocked(j *job) {
+	if j.bound.row >= 0 {
+		d.file.Bindings.Free(j.bound.row)
+		j.bound.row = -1
+		faults.At("binding.freed")
+	}
 }
 
 // dropJobLocked removes a job from all tables if it is closed and has no sessions.

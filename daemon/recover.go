@@ -46,7 +46,12 @@ func (d *Daemon) recoverRecordsLocked(saved *savedProcesses) {
 	for _, x := range sessions {
 		members[x.record.Job] = append(members[x.record.Job], x)
 	}
-	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJobLocked(i, r, saved, members[r.ID]) })
+	bound := d.recoverBindingsLocked()
+	d.file.Jobs.Each(func(i int, r *statefile.Job) {
+		if !bound[i] {
+			d.recoverJobLocked(i, r, saved, members[r.ID])
+		}
+	})
 	for _, x := range sessions {
 		d.recoverJobOfLocked(x)
 	}
@@ -128,8 +133,12 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses
 	if r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
+	request := jobRequest(proc, r)
+	j.around = d.bindingOfLocked(proc.Cgroups)
+	request.Around = idOf(j.around)
+	request.Priority += d.priorityLocked(j.around)
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
-		Request: jobRequest(proc, r), Devices: d.indicesOf(r.GivenDevices()), Keeps: d.indicesOf(r.SlotDevices()), Released: r.Released == jobReleased,
+		Request: request, Devices: d.indicesOf(r.GivenDevices()), Keeps: d.indicesOf(r.SlotDevices()), Released: r.Released == jobReleased,
 		CommandEnded: r.Released == jobCommandEnded || gone, StillRuns: leftBehind})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
@@ -138,21 +147,6 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses
 		return
 	}
 	d.enterJobLocked(j)
-}
-
-// boundMinLocked removes a reservation from a record if it exceeds every device. Such a reservation was never
-// granted: the file is damaged.
-func (d *Daemon) boundMinLocked(r *statefile.Job) {
-	if r.Min == ipc.NoLimit || len(d.devices()) == 0 {
-		return
-	}
-	for _, dev := range d.devices() {
-		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: not known
-			return
-		}
-	}
-	d.log.Warn("a job's record reserves more than any device has: nothing is reserved", "job", r.ID, "bytes", r.Min)
-	r.Min = ipc.NoLimit
 }
 
 // runnerFromMembers returns facts for a dead runner, so that the same rule applies to its job as before. It copies

@@ -115,7 +115,7 @@ func (d *Daemon) start(cfg *config.Config) error {
 	}
 	d.addInitialDevices()
 	d.keepDevices()
-	if !fresh {
+	if !fresh || d.file.HasBindings() {
 		d.recover()
 	}
 	d.startReaders()

@@ -72,6 +72,9 @@ func (d *Daemon) openState() (fresh bool, err error) {
 		d.log.Warn("the state cannot be kept: after a restart of the daemon, programs tell it themselves what they hold",
 			"file", d.paths.state, "err", err)
 	}
+	if err := d.file.LostBindings(); err != nil {
+		d.log.Warn("the jobs of cgroups that were open are lost, or will be with this daemon: open them again (gpuarb job open)", "err", err)
+	}
 	return fresh, nil
 }
 

@@ -24,6 +24,10 @@ type File struct {
 	Limits   table[Limit]
 	Threads  table[Thread]
 	Cgroups  table[Cgroup]
+	Bindings table[Binding] // in a file of its own (bindingsfile.go)
+
+	bound *mapping // the file of Bindings
+	lost  error    // as LostBindings returns it
 }
 
 // Open maps the state file at path, and creates it if it does not exist. A file of another boot is emptied, because
@@ -45,6 +49,10 @@ func Open(path string) (f *File, fresh bool, err error) {
 	}
 	f = newFile(file, fresh)
 	f.aside = aside
+	if f.bound, f.lost, err = openBindings(path); err != nil {
+		return nil, false, errors.Join(err, file.close())
+	}
+	f.Bindings.lay(f.bound, headerSize, MaxBindings, bindingsUsed(f.bound))
 	return f, fresh, nil
 }
 
@@ -86,6 +94,10 @@ func Anonymous(why error) (*File, error) {
 	}
 	f := newFile(file, true)
 	f.volatile = why
+	if f.bound, f.lost, err = noBindings(why); err != nil {
+		return nil, errors.Join(err, file.close())
+	}
+	f.Bindings.lay(f.bound, headerSize, MaxBindings, bindingsUsed(f.bound))
 	return f, nil
 }
 
@@ -127,5 +139,14 @@ func (f *File) Unlock() {
 	}
 }
 
+// HasBindings reports whether the last daemon left bindings.
+func (f *File) HasBindings() (has bool) {
+	f.Bindings.Each(func(int, *Binding) { has = true })
+	return has
+}
+
+// LostBindings returns why bindings of the last daemon are lost, or those of this daemon will be; nil: none are.
+func (f *File) LostBindings() error { return f.lost }
+
 // Close unmaps the file; the content stays.
-func (f *File) Close() error { return f.file.close() }
+func (f *File) Close() error { return errors.Join(f.bound.close(), f.file.close()) }

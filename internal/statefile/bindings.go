@@ -1,0 +1,37 @@
+package statefile
+
+// This file has the record of a cgroup with a job (binding). bindingsfile.go has the file that holds these records;
+// daemon/bind.go writes them.
+
+import "bytes"
+
+// Binding is a cgroup whose processes are a job. All fields are written once.
+type Binding struct {
+	Live       uint32
+	Until      uint32 // as in ipc.BindRequest, as are IdleMillis and Flags
+	IdleMillis uint64
+	Folder     uint64 // inode number of the cgroup's folder
+	Flags      uint32
+	Pad        uint32
+	Container  [64]byte // ID of the container, NUL-padded
+	Path       [pathSize]byte
+	Job        Job // copy of the record of the job, which has the same Token
+}
+
+// SetPath stores the path of the cgroup. False: it is too long.
+func (b *Binding) SetPath(path string) bool {
+	b.Path = [pathSize]byte{}
+	return copy(b.Path[:pathSize-1], path) == len(path)
+}
+
+// PathOf returns the path of the cgroup.
+func (b *Binding) PathOf() string {
+	path, _, _ := bytes.Cut(b.Path[:], []byte{0})
+	return string(path)
+}
+
+// ContainerOf returns the ID of the container; "": there is none.
+func (b *Binding) ContainerOf() string {
+	id, _, _ := bytes.Cut(b.Container[:], []byte{0})
+	return string(id)
+}

@@ -1,0 +1,117 @@
+package bindings
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// This file kills the daemon and checks that the jobs of cgroups outlive it, whichever step it was killed at.
+
+// TestOutlivesTheDaemon: budgets, reservations, names and nesting of bindings survive a kill of the daemon, with and without
+// programs. A cgroup that is removed while no daemon runs has no job afterwards.
+func TestOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	u, pod := m.OtherUser(anne), m.Cgroup()
+	box, gone, free := m.Below(pod, "box"), m.Below(pod, "gone"), m.Below(pod, "free")
+	job(t, m, 0, "", "open", "--cgroup", gone.Path, "--memory", "10M", "--min", "10M")
+	job(t, m, 0, "", "open", "--cgroup", free.Path, "--memory", "10M", "--until", "closed", "--name", "kept")
+	id := job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "100M", "--name", "ns/pod/box")
+	job(t, m, 0, "", "open", "--cgroup", pod.Path, "--memory", "150M", "--min", "120M", "--name", "ns/pod")
+	a, b := u.BareIn(box), u.BareIn(pod)
+	inner := runIn(m, u, box, "--memory", "30M")
+	a.Want("alloc a 60M", "ok")
+	b.Want("alloc b 20M", "ok")
+	inner.Want("alloc c 10M", "ok")
+	for range 2 {
+		m.Kill()
+		m.Remove(gone)
+		m.Start()
+		rig.Eventually(t, "the sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 3 })
+		rig.Eventually(t, "the cgroup that was removed has no job", func() bool {
+			return !slices.ContainsFunc(m.Snapshot().Jobs, func(j figures.JobState) bool { return j.Name == "gone" })
+		})
+		m.Make(gone)
+		inner.Want("alloc d 20M", "ok")
+		inner.Want("alloc more 1", errOutOfMemory)
+		a.Want("alloc e 10M", "ok")
+		a.Want("alloc more 1", errOutOfMemory) // box has 100 MiB
+		b.Want("alloc f 30M", "ok")
+		b.Want("alloc more 1", errOutOfMemory) // pod has 150 MiB
+		inner.Want("free d", "ok")
+		a.Want("free e", "ok")
+		b.Want("free f", "ok")
+		if again := job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "100M", "--name", "ns/pod/box"); again != id {
+			t.Errorf("after the restart it is job %s, and was %s", again, id)
+		}
+		late := u.BareIn(gone)
+		late.Want("alloc a 20M", "ok")
+		late.End()
+		rig.Eventually(t, "its memory is free again", func() bool { return len(m.Snapshot().Leases) == 3 })
+		m.Remove(gone)
+		m.Make(gone)
+	}
+	for _, p := range []*rig.Program{a, b, inner} {
+		p.End()
+	}
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "no program is left", func() bool { return len(m.Snapshot().Leases) == 0 })
+	late := u.BareIn(box)
+	holds(t, m, late, "100M", 100*mib)
+	late.End()
+	for _, name := range []string{"ns/pod", "ns/pod/box", "kept"} {
+		job(t, m, 0, "", "close", name)
+	}
+	m.Kill()
+	m.Start()
+	if left := m.Snapshot().Jobs; len(left) != 0 {
+		t.Errorf("what was closed is there again: %+v", left)
+	}
+}
+
+// TestKilledAtEachStep: a daemon that is killed at any step of an open or a close leaves a binding that holds, or none. A repeated
+// open or close then succeeds, and afterwards no byte and no binding is left.
+func TestKilledAtEachStep(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"binding.opened", "job.committed", "binding.committed", "binding.freed", "job.freed"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Binary: rig.Build(t, "faults/gpuarbd"),
+				Config: "schema_version = 1\n[[device]]\ncontext_reserve = \"0\"\n", Environ: []string{"GPUARB_FAULT=" + place}})
+			u, box := m.OtherUser(anne), m.Cgroup()
+			open := []string{"open", "--cgroup", box.Path, "--memory", "50M", "--min", "50M", "--name", "box"}
+			close := []string{"close", "--cgroup", box.Path}
+			died := func(args []string) bool {
+				got := rig.Run(t, m.Gpuarb(append([]string{"job"}, args...)...))
+				if got.Code != 0 {
+					<-m.Exited()
+					m.Arm("GPUARB_FAULT=")
+					m.Start()
+				}
+				return got.Code != 0
+			}
+			if died(open) {
+				job(t, m, 0, "", open...)
+				held := u.BareIn(box)
+				holds(t, m, held, "50M", 50*mib)
+				held.End()
+				job(t, m, 0, "", close...)
+			} else if died(close) {
+				got := rig.Run(t, m.Gpuarb("job", "close", "box"))
+				if got.Code > 1 {
+					t.Errorf("closed again: %d, %s", got.Code, got.Stderr)
+				}
+			} else {
+				t.Errorf("the daemon did not die at %s", place)
+			}
+			rig.Eventually(t, "no binding is left", func() bool { return len(m.Snapshot().Jobs) == 0 })
+			free := u.BareIn(box)
+			holds(t, m, free, "400M", 400*mib)
+			free.End()
+		})
+	}
+}

@@ -1,0 +1,46 @@
+package upgrade
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// This file shows that the jobs of cgroups survive an upgrade, and the way back to a version that does not know them.
+
+// TestBindingsSurvive: a binding of this version's daemon holds its programs also under the daemon of the version before, which does
+// not know it. When this version's daemon is back, it holds programs that start in the cgroup too, also if no program was left.
+func TestBindingsSurvive(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Binary: now.path(t, "gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\non_loss = \"closed\"\n[[device]]\ncontext_reserve = \"0\"\n"})
+	s := &scene{t: t, m: m}
+	used, empty := m.Cgroup(), m.CgroupV1()
+	for _, c := range []*rig.Cgroup{used, empty} {
+		if got := rig.Run(t, m.Gpuarb("job", "open", "--cgroup", c.Dir(), "--memory", "100M", "--min", "50M", "--name", c.Dir()[len(m.Dir)+1:])); got.Code != 0 {
+			t.Fatalf("gpuarb job open: %s", got.Stderr)
+		}
+	}
+	in := func(c *rig.Cgroup) *rig.Program {
+		return m.Interact(c.In(m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "env", "LD_PRELOAD="+now.path(t, "libgpuarb.so"), rig.Build(t, "programs/cudaprog-dlsym"), "-")))
+	}
+	p := in(used)
+	p.Want("alloc a 60M", "ok")
+	for _, to := range []release{before, now} {
+		s.swap(to)
+		rig.Eventually(t, "the program goes on", func() bool { return len(m.Snapshot().Leases) == 1 })
+		p.Want("alloc b 40M", "ok")
+		if got := p.Ask("alloc more 1"); got != "err 2" {
+			t.Errorf("with the daemon of %v: one byte above the budget: %s", to, got)
+		}
+		p.Want("free b", "ok")
+	}
+	late := in(empty)
+	late.Want("alloc a 100M", "ok")
+	if got := late.Ask("alloc more 1"); got != "err 2" {
+		t.Errorf("a program that started after the way back: one byte above the budget: %s", got)
+	}
+	p.Want("alloc b 40M", "ok")
+	late.End()
+	p.End()
+}
