@@ -32,21 +32,31 @@ func (j *job) notItsDevice(d *device) *Result {
 // mostUUIDs bounds the UUIDs in a message, which must fit into the text of a reply.
 const mostUUIDs = 4
 
-// notAllowed returns the refusal of a request on a device that the rule of its job does not allow. It says which variable lets the program
-// see the devices that the rule allows.
+// notAllowed returns the refusal of a request on a device that the rule of its job does not allow. It says what to do: which variable lets
+// the program see the devices that the rule allows, or that the rule must change because none of its devices is here.
 func (a *Arbiter) notAllowed(j *job, d *device) string {
 	text := fmt.Sprintf(wording.DeviceNotOfRule, d, j.Rule.Name, a.listAllowed(j.Rule))
 	var uuids []string
+	here := false // a device that the rule allows is here, of whichever vendor
 	for _, x := range a.devices {
+		here = here || x.IsGPU() && !x.lost && j.Rule.Devices.Has(x.Device) && !a.divided(x)
 		if x.Vendor == d.Vendor && j.Rule.Devices.Has(x.Device) && !a.divided(x) && x.UUID != "" {
 			uuids = append(uuids, x.UUID)
 		}
 	}
-	variable := rules.VisibleBy[d.Vendor]
-	if len(uuids) == 0 || len(uuids) > mostUUIDs {
+	variable, list := rules.VisibleBy[d.Vendor], strings.Join(uuids, ",")
+	several := len(uuids) == 0 || len(uuids) > mostUUIDs
+	switch {
+	case !here:
+		return text + fmt.Sprintf(wording.ChangeDevices, j.Rule.Name)
+	case several && j.Rule.ByProgram: // gpuarb run, as another program, would be under another rule
+		return text + fmt.Sprintf(wording.SetToThose, variable)
+	case several:
 		return text + fmt.Sprintf(wording.StartWithRun, variable)
+	case j.Rule.ByProgram:
+		return text + fmt.Sprintf(wording.SetAlone, variable, list)
 	}
-	return text + fmt.Sprintf(wording.SetVariable, variable, strings.Join(uuids, ","))
+	return text + fmt.Sprintf(wording.SetVariable, variable, list)
 }
 
 // eventOf returns an event about a ticket.

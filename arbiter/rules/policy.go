@@ -87,7 +87,7 @@ func (p *Policy) rules() []*Terms {
 		}
 		of[id] = key
 		name := cmp.Or(rule.Name, fmt.Sprintf("rule %d", i+1))
-		t := Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: key, ID: id}.normal()
+		t := Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: key, ID: id, ByProgram: rule.Match.Exe != "" || rule.Match.Command != ""}.normal()
 		t.configHash = t.hash()
 		all[i] = t
 	}

@@ -126,6 +126,9 @@ type Terms struct {
 	Key  Key
 	ID   uint64  // number of the rule in IPC messages, which have no room for its name; 0: the defaults
 	Live *Limits // live changes of memory.max and streams.max
+	// ByProgram reports whether the rule matches programs by their executable or command line. `gpuarb run` itself then is under another
+	// rule, unless it matches too.
+	ByProgram bool
 
 	configHash uint64 // hash of the settings in the configuration
 }

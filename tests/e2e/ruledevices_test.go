@@ -95,6 +95,46 @@ func TestBarePreloadElsewhere(t *testing.T) {
 	p.End()
 }
 
+// TestTheAdviceElsewhereWorks: the message to a program on a device that its rule does not list gives advice that works: the program
+// does what it says, and runs on the rule's device. If none of the rule's devices is here, it says who can change that. `gpuarb run`
+// is not advised if it would be under another rule.
+func TestTheAdviceElsewhereWorks(t *testing.T) {
+	t.Parallel()
+	const several = "8G,8G,8G,8G,8G,8G"
+	for _, c := range []struct{ name, devices, config, says string }{
+		{"one", "8G,8G", "match.user = \"root\"\ndevices = [1]\n", "or start the program with `gpuarb run`"},
+		{"one, by its program", "8G,8G", "match.exe = \"cudaprog*\"\ndevices = [1]\n", "(`gpuarb run` itself is not under this rule)"},
+		{"several", several, "match.user = \"root\"\ndevices = [1, 2, 3, 4, 5]\n", "; start the program with `gpuarb run`"},
+		{"several, by its program", several, "match.command = \"*cudaprog*\"\ndevices = [1, 2, 3, 4, 5]\n", "to the UUIDs of those"},
+		{"none here", "8G,8G", "match.user = \"root\"\ndevices = [7]\n", "none of them is here: the administrator must change `devices` of rule lab"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: c.devices, NoMount: true, Config: "schema_version = 1\n[[rule]]\nname = \"lab\"\n" + c.config})
+			prog := rig.Build(t, "programs/cudaprog-dlsym")
+			r := rig.Run(t, m.Command(m.PreloadEnv(), prog, "alloc a 64M"))
+			if !strings.Contains(r.Stderr, c.says) || strings.Contains(r.Stdout, "ready") {
+				t.Errorf("it says %q, not %q", r.Stderr, c.says)
+			}
+			advisesRun := strings.Contains(r.Stderr, "start the program with `gpuarb run`")
+			if advisesRun == (strings.Contains(c.name, "program") || c.name == "none here") {
+				t.Errorf("it says %q", r.Stderr)
+			}
+			if advisesRun {
+				if r := rig.Run(t, m.Gpuarb("run", "--", prog, "alloc a 64M")); r.Code != 0 || m.SimNumber("peak", "1") < 64<<20 {
+					t.Errorf("under gpuarb run: %d, %s", r.Code, r.Stderr)
+				}
+			}
+			set := "CUDA_VISIBLE_DEVICES=" + m.Snapshot().Devices[1].UUID
+			if c.name != "none here" {
+				if r := rig.Run(t, m.Command(append(m.PreloadEnv(), set), prog, "alloc a 64M")); r.Code != 0 {
+					t.Errorf("with %s: %d, %s", set, r.Code, r.Stderr)
+				}
+			}
+		})
+	}
+}
+
 // TestReloadOfTheRulesDevices: a program that uses a device goes on there after a reload has taken the device from its
 // rule. Another one is refused there, until a reload gives the device back.
 func TestReloadOfTheRulesDevices(t *testing.T) {
