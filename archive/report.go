@@ -123,7 +123,7 @@ func (t *tally) complete(ctx context.Context, tx *sql.Tx, by string) error {
 	}
 	from := "SELECT id, text FROM texts"
 	if by == "device" {
-		from = "SELECT id, number || ' ' || uuid FROM devices"
+		from = fmt.Sprintf("SELECT id, CASE number WHEN %d THEN '' ELSE trim(number || ' ' || uuid) END FROM devices", rows.NoDevice)
 	}
 	if err := readTexts(ctx, tx, from, texts); err != nil {
 		return err

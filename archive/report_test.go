@@ -102,6 +102,19 @@ func tallyNumbers() (all []any) {
 	return all
 }
 
+// TestNoDevice checks that what belongs to no device has no key in the report by device.
+func TestNoDevice(t *testing.T) {
+	s := opened(t, t.TempDir())
+	j := job(1, "ann", 0, 10, gib)
+	j.Devices = append(j.Devices, rows.Use{Device: rows.NoDevice, Waits: 1, WaitedMs: hourMs})
+	if err := s.writeBatch("d", &rows.Batch{AtMs: 10_000, Jobs: []rows.Job{j}}); err != nil {
+		t.Fatal(err)
+	}
+	if all := sums(t, s, rows.Question{By: "device"}); len(all) != 2 || all[0].Key != "0 GPU-0" || all[1].Key != "" || !near(all[1].Waited, 1) {
+		t.Errorf("%+v", all)
+	}
+}
+
 // TestPlan checks that SQLite reads each row of a report once, in the order of jobs, and sorts nothing.
 func TestPlan(t *testing.T) {
 	s := opened(t, t.TempDir())

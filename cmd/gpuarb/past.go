@@ -117,9 +117,12 @@ many were refused. With a number it lists that job alone, with a name the jobs o
 		if err != nil {
 			return err
 		}
+		if limit < 0 {
+			return fail(exitUsage, "--limit %d: give the number of jobs to show, or 0 for all", limit)
+		}
 		if len(job) > 0 {
-			if q.Job, err = strconv.ParseUint(job[0], 10, 63); err != nil {
-				q.Name = job[0]
+			if q.Job, err = strconv.ParseUint(job[0], 10, 63); err != nil || q.Job == 0 {
+				q.Name = job[0] // a name is no number, so that 0 finds nothing
 			}
 		}
 		pasts := []rows.Past{}
@@ -127,7 +130,7 @@ many were refused. With a number it lists that job alone, with a name the jobs o
 			return err
 		}
 		if len(pasts) == 0 && len(job) > 0 {
-			return fail(exitFailed, "the history has no job %q that has ended since %s; `gpuarb history --since all` lists those that it has", job[0], when.since)
+			return fail(exitFailed, "the history has no job %q that has ended in that time; `gpuarb history --limit 0` lists all jobs that it has", job[0])
 		}
 		return a.show(report.EndedJobs(pasts), func(w io.Writer) error { return style.Pasts(w, pasts) })
 	})

@@ -116,13 +116,15 @@ f.toml:13: devices: "CPU-1" is neither the index nor the UUID of a GPU; ` + "`gp
 f.toml:15: devices: "GPU-1,GPU-2" is neither the index nor the UUID of a GPU; ` + "`gpuarb devices`" + ` shows both`,
 		},
 		"warnings": {
-			"[defaults]\nidle.warn = \"500ms\"\nage.warn = \"31d\"\n[[rule]]\nidle.warn = 7\nage.warn = \"x1d\"\n[[rule]]\nidle.warn = \"1d-2h\"\nage.warn = \"30d1s\"",
+			"[defaults]\nidle.warn = \"500ms\"\nage.warn = \"31d\"\n[[rule]]\nidle.warn = 7\nage.warn = \"x1d\"\n[[rule]]\nidle.warn = \"1d-2h\"\nage.warn = \"30d1s\"\n[[rule]]\nidle.warn = \"0\"\nage.warn = \"-1h\"",
 			`f.toml:3: idle.warn: must be from 1s to 30d, or "max" for never, not "500ms"
 f.toml:4: age.warn: must be from 1s to 30d, or "max" for never, not "31d"
 f.toml:6: idle.warn: must be a duration ("10m", "2s") or "max", not 7
 f.toml:7: age.warn: must be a duration ("10m", "2s") or "max", not "x1d"
 f.toml:9: idle.warn: must be a duration ("10m", "2s") or "max", not "1d-2h"
-f.toml:10: age.warn: must be from 1s to 30d, or "max" for never, not "30d1s"`,
+f.toml:10: age.warn: must be from 1s to 30d, or "max" for never, not "30d1s"
+f.toml:12: idle.warn: must be from 1s to 30d, or "max" for never, not "0"
+f.toml:13: age.warn: must be a duration ("10m", "2s") or "max", not "-1h"`,
 		},
 		"slots and reserves": {
 			"[defaults]\nslots.max = 0\nslots.scope = \"user\"\ncharge_overhead = 1\nstream_reserve = \"x\"\ncontext_reserve = \"max\"\nhost.max = \"50%\"\n[[device]]\nslots.max = \"4\"\n[[rule]]\nstream_reserve = \"max\"",

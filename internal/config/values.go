@@ -184,7 +184,7 @@ func durations(endless bool) kind[time.Duration] {
 		case err != nil || duration < 0:
 			return 0, v.wrongType(want)
 		case duration == 0:
-			return 0, errors.New("must be above 0")
+			return 0, errZero
 		}
 		return duration, nil
 	}
@@ -196,6 +196,9 @@ func durations(endless bool) kind[time.Duration] {
 	}
 	return kind[time.Duration]{read: read, format: format}
 }
+
+// errZero is the error of a duration of 0.
+var errZero = errors.New("must be above 0")
 
 // day is the longest unit of a duration: "7d", "1d12h".
 const day = 24 * time.Hour
@@ -227,7 +230,7 @@ const (
 var warnTimes = kind[time.Duration]{
 	read: func(v value) (time.Duration, error) {
 		duration, err := durations(true).read(v)
-		if err == nil && duration != rules.NoTimeout && (duration < minWarn || duration > maxWarn) {
+		if errors.Is(err, errZero) || err == nil && duration != rules.NoTimeout && (duration < minWarn || duration > maxWarn) {
 			err = fmt.Errorf(`must be from 1s to 30d, or "max" for never, not %s`, v.display())
 		}
 		return duration, err

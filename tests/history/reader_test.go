@@ -94,6 +94,14 @@ func TestWhyAfterTheEnd(t *testing.T) {
 			t.Errorf("why %s: %+v", arg, r)
 		}
 	}
+	for _, arg := range []string{"0", "18446744073709551615", "another"} {
+		if r := rig.Run(t, m.Gpuarb("history", arg)); r.Code != 1 || !strings.Contains(r.Stderr, `the history has no job "`+arg+`" that has ended in that time`) {
+			t.Errorf("history %s: %+v", arg, r)
+		}
+	}
+	if r := rig.Run(t, m.Gpuarb("history", "--limit", "-1")); r.Code != 2 {
+		t.Errorf("history --limit -1: %+v", r)
+	}
 	killed := m.Interact(run(m, "--name", "killed", "--device", "0"))
 	killed.Want("alloc a 10M", "ok")
 	killed.Tell("kill 9")
