@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A SPANK plug-in of Slurm's. It gives --gpu-mem to srun, sbatch and salloc. Before a job's first
-// process exists on a node, it binds the job to a budget of device memory: its shards times share=
-// of plugstack.conf, or default= without shards and GPUs. The Epilog closes the job.
+// A SPANK plug-in of Slurm's. It gives --gpu-mem to srun, sbatch and salloc. On each node it binds
+// the job to a budget of device memory before the first process exists. The budget is the job's
+// shards times share= of plugstack.conf; without shards and GPUs it is default=.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -194,7 +194,7 @@ int slurm_spank_init_post_opt(spank_t sp, int UNUSED ac, char UNUSED **av) {
     uint64_t most = wanted < bytes ? wanted : bytes;
     snprintf(limit, sizeof limit, "memory.max=%llu", (unsigned long long)most);
     char *bind[] = {"gpuarb", "job", "open",       "--cgroup", cgroup,    "--memory", memory,
-                    "--name", name,  "--contexts", "inside",   "--until", "closed",   NULL};
+                    "--name", name,  "--contexts", "inside",   "--until", "gone",     NULL};
     char *narrow[] = {"gpuarb", "limit", "--job", name, limit, NULL};
     return run(bind) || ((most < bytes || !bytes) && run(narrow)) ? -1 : 0;
 }

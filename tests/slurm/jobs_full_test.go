@@ -105,14 +105,47 @@ func TestFullSteps(t *testing.T) {
 	}
 }
 
-// TestFullEnds cancels and requeues jobs, kills slurmd under them, and takes the daemon away.
+// TestFullAway checks what jobs get without the daemon: the Prolog and the plug-in refuse them. A program that looks for
+// the daemon elsewhere gets no memory.
+func TestFullAway(t *testing.T) {
+	h := boot(t)
+	h.shell("root", "install -D -m 0644 /dev/null /usr/lib/gpuarb/bound/on-loss-closed")
+	elsewhere := "printf 'alloc a 1\n' | srun --gres=shard:1 env GPUARB_SOCKET=/run/jobs/none cudaprog-dlsym"
+	if out := h.shell("ann", elsewhere); !strings.Contains(out, "alloc a err 2") {
+		t.Errorf("with another socket than the daemon's:\n%s", out)
+	}
+	h.shell("ann", "salloc --no-shell -Q --gres=shard:1")
+	id := h.shell("ann", "squeue -h -o %i")
+	h.shell("root", "kill $(cat /run/gpuarbd.pid)")
+	h.until("the daemon has ended", "! gpuarb job list")
+	out, _ := h.command("ann", "srun --jobid="+id+" touch /run/jobs/step").CombinedOutput() // srun exits with 0
+	if !strings.Contains(string(out), "Plugin initialization failed") {
+		t.Errorf("a step without the daemon: %s", out)
+	}
+	said := h.shell("root", "grep 'device memory of the step cannot be limited' /var/log/slurm/slurmd.log")
+	if !strings.Contains(said, "/usr/local/bin/gpuarb") {
+		t.Errorf("slurmd's log says %q", said)
+	}
+	h.shell("ann", "scancel "+id)
+	h.shell("ann", "sbatch --gres=shard:1 -o /run/jobs/never --wrap true")
+	h.until("the Prolog takes the node out of service", "sinfo -R | grep -i prolog")
+	if _, err := h.command("root", "ls /run/jobs/never /run/jobs/step").Output(); err == nil {
+		t.Error("a job or a step has started without the daemon")
+	}
+}
+
+// TestFullEnds cancels and requeues jobs, and kills slurmd and the daemon under them.
 func TestFullEnds(t *testing.T) {
 	h := boot(t)
+	h.shell("root", "touch /run/late") // the daemon sees the end of the cgroup before the Epilog runs
 	cancelled := h.submit("ann", "--gres=shard:1")
 	cancelled.Expect("ready")
 	cancelled.Want("alloc a 1G", "ok")
 	h.shell("ann", "scancel "+cancelled.id)
 	h.until("the cancelled job is closed", "grep -w slurm-"+cancelled.id+" /var/log/slurm/epilog.log")
+	if line := h.shell("root", "rm /run/late; cat /var/log/slurm/epilog.log"); !strings.Contains(line, "of ann: it used at most 1 GiB of 1 GiB") {
+		t.Errorf("the Epilog says %q", line)
+	}
 	bounded.Until(t, "its memory is back", func() bool { return h.held() == "0" })
 
 	again := h.submit("ann", "--gres=shard:1 --requeue")
@@ -134,6 +167,11 @@ func TestFullEnds(t *testing.T) {
 	second.Want("alloc a 1G", "ok")
 	second.Want("alloc b 1", "err 2")
 	h.startSlurmd()
+	h.shell("root", "kill -9 $(cat /run/gpuarbd.pid)")
+	h.startDaemon()
+	second.Want("free a", "ok")
+	second.Want("alloc a 1G", "ok")
+	second.Want("alloc b 1", "err 2")
 	beside := h.submit("ben", "--gres=shard:1")
 	beside.Expect("ready")
 	beside.Want("alloc a 1G", "ok")
@@ -141,13 +179,6 @@ func TestFullEnds(t *testing.T) {
 	second.End()
 	beside.End()
 	h.until("all jobs are closed", "test -z \"$(gpuarb job list | sed 1d)\"")
-
-	h.shell("root", "kill $(cat /run/gpuarbd.pid)")
-	h.shell("ann", "sbatch --gres=shard:1 -o /run/jobs/never --wrap true")
-	h.until("the Prolog takes the node out of service", "sinfo -R | grep -i prolog")
-	if _, err := h.command("root", "cat /run/jobs/never").Output(); err == nil {
-		t.Error("a job has started without the daemon")
-	}
 }
 
 // TestFullShares starts as many jobs as the cards have shards, each with a context, and one more, which must wait.

@@ -25,6 +25,8 @@ first() {
     for place in /run /var/log /var/lib /var/spool; do
         mount -t tmpfs -o mode=755 tmpfs "$place"
     done
+    mkdir -p /run/over/{upper,work} # a /usr/lib that the machine can write to
+    mount -t overlay -o lowerdir=/usr/lib,upperdir=/run/over/upper,workdir=/run/over/work overlay /usr/lib
     install -d -o munge -g munge -m 755 /run/munge
     install -d -o munge -g munge -m 700 /var/log/munge /var/lib/munge
     install -d /var/log/slurm /var/lib/slurm /var/spool/slurm

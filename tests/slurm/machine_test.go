@@ -35,6 +35,13 @@ type host struct {
 var environment = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", "LC_ALL=C",
 	"SIMCUDA_DIR=/run/sim", "SIMCUDA_DEVICES=8G,8G"}, rig.NoProcessor...)
 
+// lateEpilog keeps what the Epilog prints, which Slurm drops. If /run/late exists, it first waits until the daemon has closed the job.
+const lateEpilog = `#!/bin/sh
+exec >>/var/log/slurm/epilog.log 2>&1
+while [ -e /run/late ] && /usr/local/bin/gpuarb job list | grep -q "/job_$SLURM_JOB_ID$"; do :; done
+exec /etc/slurm/epilog
+`
+
 // boot makes the machine, with the daemon and Slurm. All of it ends with the test, also if the test is killed.
 func boot(t *testing.T) *host {
 	t.Helper()
@@ -98,7 +105,7 @@ func (h *host) fill() {
 	}
 	write(0o644, "slurm/plugstack.conf", "required /usr/local/lib/gpuarb/gpuarb.so gpuarb=/usr/local/bin/gpuarb share=1G\n")
 	write(0o755, "slurm/gpuarb-prolog", read("../../slurm/prolog"))
-	write(0o755, "slurm/gpuarb-epilog", "#!/bin/sh\nexec >>/var/log/slurm/epilog.log 2>&1\nexec /etc/slurm/epilog\n") // Slurm drops its output
+	write(0o755, "slurm/gpuarb-epilog", lateEpilog)
 	write(0o755, "slurm/epilog", read("../../slurm/epilog"))
 	write(0o644, "gpuarb/gpuarb.toml", "schema_version = 1\n")
 	key := make([]byte, 1024)
