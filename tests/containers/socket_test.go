@@ -17,9 +17,9 @@ import (
 // the daemon and in whichever way its socket was made. They imitate a container with mounts; the files for Docker and
 // Podman run real engines.
 
-// box is a script that runs a command as in a container. Of the daemon's files the command sees only the folder for clients ($1), read-only. The
+// shell is a script that runs a command as in a container. Of the daemon's files the command sees only the folder for clients ($1), read-only. The
 // machine's folder ($2) is hidden, and the remaining arguments are the command. The library and gpuarb must find the socket by themselves.
-const box = `mount -t tmpfs none /run
+const shell = `mount -t tmpfs none /run
 mkdir -p /run/gpuarb/client
 mount --bind "$1" /run/gpuarb/client
 mount -o remount,bind,ro /run/gpuarb/client
@@ -47,7 +47,7 @@ func TestClientFolder(t *testing.T) {
 		env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 			return strings.HasPrefix(kv, "GPUARB_SOCKET=") || strings.HasPrefix(kv, "SIMCUDA_DIR=") || strings.HasPrefix(kv, "TMPDIR=")
 		})
-		script := []string{"--mount", "--propagation", "private", "sh", "-ec", box, "sh", folder, m.Dir}
+		script := []string{"--mount", "--propagation", "private", "sh", "-ec", shell, "sh", folder, m.Dir}
 		return m.Begin(m.Command(append(env, "SIMCUDA_DIR=/run/sim", "GPUARB_MEMORY=64M"), "unshare", append(script, words...)...))
 	}
 	program := rig.Build(t, "programs/cudaprog-dlsym")
