@@ -119,6 +119,10 @@ test-full: setup-full ## run the tests that take long, and print their times; PK
 test-systemd: ## the service in a Debian 12 that systemd has booted, through restart, SIGKILL, upgrade
 	@$(MAKE) --no-print-directory test-full PKG=./tests/systemd
 
+.PHONY: test-containers
+test-containers: ## containers of podman and docker under their budgets, with the time of each test
+	@$(MAKE) --no-print-directory test-full PKG=./tests/containers
+
 # FOR=20m sets the duration; SEED=2 chooses the faults and their times.
 .PHONY: soak
 soak: setup-test ## run fifty programs with a fault every few seconds; a line of figures a minute (FOR=2m)

@@ -99,7 +99,10 @@ func (b *box) held(want uint64) {
 }
 
 // jobs returns what `gpuarb job list` prints.
-func (b *box) jobs() string { b.T.Helper(); return b.must(b.command(), "--socket", b.Socket, "job", "list") }
+func (b *box) jobs() string {
+	b.T.Helper()
+	return b.must(b.command(), "--socket", b.Socket, "job", "list")
+}
 
 // gone waits until no job of a cgroup is left.
 func (b *box) gone() {
@@ -123,3 +126,19 @@ func (b *box) number(name, field string) int {
 	return n
 }
 
+// removeCgroups removes at the end of the test the empty cgroups of a container.
+func (b *box) removeCgroups(name string) {
+	b.T.Helper()
+	id := b.must(b.podman("inspect", "--format", "{{.Id}}", name)...)
+	b.T.Cleanup(func() {
+		left, err := filepath.Glob("/sys/fs/cgroup/*/libpod_parent/libpod-" + id)
+		if err != nil {
+			b.T.Error(err)
+		}
+		for _, folder := range left {
+			if err := os.Remove(folder); err != nil {
+				b.T.Error(err)
+			}
+		}
+	})
+}

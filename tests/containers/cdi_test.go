@@ -80,7 +80,7 @@ func TestCDIDevices(t *testing.T) {
 		}
 		delete(flags, d.Name)
 		open, closing := d.Edits.Hooks[0], d.Edits.Hooks[1]
-		if open.Name != "createRuntime" || !slices.Equal(open.Args, append([]string{"gpuarb", "--socket", m.Socket, "job", "open", "--oci"}, want...)) {
+		if open.Name != "createRuntime" || !slices.Equal(open.Args, append([]string{"gpuarb", "--socket", m.Socket, "job", "open", "--oci"}, append(want, "--until", "idle=10s")...)) {
 			t.Errorf("device %s opens by %+v", d.Name, open)
 		}
 		if closing.Name != "poststop" || !slices.Equal(closing.Args, []string{"gpuarb", "--socket", m.Socket, "job", "close", "--oci"}) {

@@ -85,7 +85,7 @@ func TestFullPodmanRestart(t *testing.T) {
 }
 
 // TestFullPodmanMonitorKilled kills the process that watches a container: its programs stay held, and the job closes
-// with the container's cgroup, although nobody runs the closing hook.
+// although no closing hook runs, and although podman leaves the cgroup behind.
 func TestFullPodmanMonitorKilled(t *testing.T) {
 	b := newBox(t)
 	p := b.Interact(b.in(b.run([]string{"-i", "--name", "one", "--device", "gpuarb.dev/memory=64M"}, "/cudaprog-dlsym")...))
@@ -94,6 +94,7 @@ func TestFullPodmanMonitorKilled(t *testing.T) {
 	b.sleeper("two", "64M")
 	q := b.exec("two", nil)
 	q.Want("alloc a 48M", "ok")
+	b.removeCgroups("two") // which podman leaves behind
 	if err := syscall.Kill(b.number("two", "ConmonPid"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -70,6 +70,10 @@ type hook struct {
 // hangs takes that long.
 const hookTimeout = 10
 
+// untilIdle closes the job of a container whose engine has lost it: an engine whose monitor was killed
+// runs no closing hook, and leaves an empty cgroup behind.
+const untilIdle = "idle=10s"
+
 // NewSpec returns the specification of a share. command is the absolute path of gpuarb, and socket
 // that of the daemon's socket on the machine.
 func NewSpec(share Share, command, socket string) (Spec, error) {
@@ -85,10 +89,10 @@ func NewSpec(share Share, command, socket string) (Spec, error) {
 		spec.Devices = append(spec.Devices, device{name, edits{Hooks: []hook{call("createRuntime", "open", flags...), call("poststop", "close")}}})
 	}
 	for _, size := range sizes {
-		add(size, "--memory", size)
+		add(size, "--memory", size, "--until", untilIdle)
 	}
-	add(annotation)
-	add(all, "--memory", "max")
+	add(annotation, "--until", untilIdle)
+	add(all, "--memory", "max", "--until", untilIdle)
 	return spec, spec.check()
 }
 
