@@ -65,14 +65,13 @@ func (s *store) report(ctx context.Context, who reader, q rows.Question, nowMs i
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
+	t.byJob = q.By == "job"
+	if err := t.readSeveral(ctx, tx); err != nil {
+		return err
+	}
 	var none int // add_use returns NULL, so that the count is 0
 	if err := tx.QueryRowContext(ctx, reportQuery(q.By, part), since, until, who.only(), number).Scan(&none); err != nil {
 		return err
-	}
-	if q.By == "job" {
-		if err := t.joinJobs(ctx, tx); err != nil {
-			return err
-		}
 	}
 	if err := t.complete(ctx, tx, q.By); err != nil {
 		return err
@@ -85,30 +84,25 @@ func (s *store) report(ctx context.Context, who reader, q rows.Question, nowMs i
 	return nil
 }
 
-// joinJobs joins the totals of jobs that several daemons counted. Each of these jobs has a row of jobs for each daemon.
-func (t *tally) joinJobs(ctx context.Context, tx *sql.Tx) error {
+// readSeveral finds the jobs that several daemons counted. Each of them has a row of jobs for each daemon.
+func (t *tally) readSeveral(ctx context.Context, tx *sql.Tx) error {
 	all, err := tx.QueryContext(ctx, "SELECT key, id FROM jobs WHERE key IN (SELECT key FROM jobs WHERE how = 'continued') ORDER BY id")
 	if err != nil {
 		return err
 	}
 	defer all.Close()
-	earlier := map[string]*total{} // totals of the last rows, by key of the job
+	firsts := map[string]int64{}
 	for all.Next() {
 		var key string
 		var id int64
 		if err := all.Scan(&key, &id); err != nil {
 			return err
 		}
-		of := t.of[id]
-		if of == nil {
-			continue
+		if _, known := firsts[key]; !known {
+			firsts[key] = id
 		}
-		if before := earlier[key]; before != nil {
-			before.merge(of)
-		}
-		earlier[key] = of
+		t.first[id] = firsts[key]
 	}
-	t.totals = slices.DeleteFunc(t.totals, func(of *total) bool { return of.row == 0 })
 	return all.Err()
 }
 

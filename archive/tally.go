@@ -20,12 +20,16 @@ type tally struct {
 	of     map[int64]*total // totals by key
 	latest *total           // the total to which the latest row was added; nil: none
 	unused []total          // allocated in advance, because a report by job has many totals
+
+	byJob   bool              // the key is a row of jobs
+	first   map[int64]int64   // first row of the same job, by row; only jobs that several daemons counted have several rows, and are here
+	counted map[[2]int64]bool // keys and first rows of those jobs that are counted
 }
 
 // total has the sums of one key. Its amounts are in byte-seconds, and its times in milliseconds.
 type total struct {
 	rows.Sum
-	key  int64 // number of the text, device or row of jobs
+	key  int64 // number of the text or device; first row of the job
 	name int64 // text: name of the latest job
 	job  int64 // number of the latest job
 	row  int64 // latest row of jobs that was counted; 0: none
@@ -39,14 +43,14 @@ var (
 
 // newTally returns an empty tally and its number. done must be called.
 func newTally() (t *tally, number int64, done func()) {
-	t, number = &tally{of: map[int64]*total{}}, lastTallied.Add(1)
+	t, number = &tally{of: map[int64]*total{}, first: map[int64]int64{}, counted: map[[2]int64]bool{}}, lastTallied.Add(1)
 	tallies.Store(number, t)
 	return t, number, func() { tallies.Delete(number) }
 }
 
 // useArguments are the arguments of add_use after the number of the tally and the key, in the order in which add reads them. The alias of uses
 // is u, that of jobs is j, and w is the share of the row that counts.
-const useArguments = "j.id, j.how <> 'continued', j.job, j.name, w, u.until - u.since, u.held, u.granted, u.reserved, u.committed, u.peak, u.idle, u.waits, u.waited, u.refused"
+const useArguments = "j.id, j.job, j.name, w, u.until - u.since, u.held, u.granted, u.reserved, u.committed, u.peak, u.idle, u.waits, u.waited, u.refused"
 
 func init() {
 	sqlite.MustRegisterFunction("add_use", &sqlite.FunctionImpl{NArgs: int32(3 + strings.Count(useArguments, ",")), VolatileArgs: true,
@@ -55,7 +59,7 @@ func init() {
 			if !ok {
 				return nil, fmt.Errorf("there is no report %v", args[0])
 			}
-			t.(*tally).find(is[int64](args[1])).add(args[2:])
+			t.(*tally).add(is[int64](args[1]), args[2:])
 			return nil, nil
 		}})
 }
@@ -77,35 +81,36 @@ func (t *tally) find(key int64) *total {
 	return t.latest
 }
 
-// add adds a row with the columns useArguments. The rows of one job and device must follow one another.
-func (of *total) add(row []driver.Value) {
-	if id := is[int64](row[0]); id != of.row {
-		of.row, of.job, of.name = id, is[int64](row[2]), is[int64](row[3])
-		of.Jobs += is[int64](row[1])
+// add adds a row with the columns useArguments to the total of a key. The rows of one job and device must follow one another.
+func (t *tally) add(key int64, row []driver.Value) {
+	id := is[int64](row[0])
+	first, several := t.first[id]
+	if several && t.byJob {
+		key = first
 	}
-	w, peak := is[float64](row[4]), is[int64](row[10])
-	ms := w * float64(is[int64](row[5]))
-	of.Held += w * is[float64](row[6])
-	of.Granted += w * is[float64](row[7])
-	of.Reserved += w * is[float64](row[8])
-	of.Committed += w * is[float64](row[9])
+	of := t.find(key)
+	if id != of.row {
+		of.row, of.job, of.name = id, is[int64](row[1]), is[int64](row[2])
+		if !several || !t.counted[[2]int64{key, first}] {
+			of.Jobs++
+		}
+		if several {
+			t.counted[[2]int64{key, first}] = true
+		}
+	}
+	w, peak := is[float64](row[3]), is[int64](row[9])
+	ms := w * float64(is[int64](row[4]))
+	of.Held += w * is[float64](row[5])
+	of.Granted += w * is[float64](row[6])
+	of.Reserved += w * is[float64](row[7])
+	of.Committed += w * is[float64](row[8])
 	of.Peak = max(of.Peak, uint64(peak))
 	of.AtPeak += ms / 1000 * float64(peak)
 	of.Hours += ms
-	of.Idle += w * float64(is[int64](row[11]))
-	of.Waits += is[int64](row[12])
-	of.Waited += w * float64(is[int64](row[13]))
-	of.Refused += is[int64](row[14])
-}
-
-// merge adds a total to the total of a later row of the same job, and empties it.
-func (of *total) merge(into *total) {
-	for _, sums := range [][2]*float64{{&into.Held, &of.Held}, {&into.Granted, &of.Granted}, {&into.Reserved, &of.Reserved}, {&into.Committed, &of.Committed},
-		{&into.AtPeak, &of.AtPeak}, {&into.Hours, &of.Hours}, {&into.Idle, &of.Idle}, {&into.Waited, &of.Waited}} {
-		*sums[0] += *sums[1]
-	}
-	into.Jobs, into.Waits, into.Refused, into.Peak = into.Jobs+of.Jobs, into.Waits+of.Waits, into.Refused+of.Refused, max(into.Peak, of.Peak)
-	*of = total{}
+	of.Idle += w * float64(is[int64](row[10]))
+	of.Waits += is[int64](row[11])
+	of.Waited += w * float64(is[int64](row[12]))
+	of.Refused += is[int64](row[13])
 }
 
 // is returns a value of SQLite as a number of a type; 0 if it has another type.
