@@ -234,8 +234,7 @@ func (top *topHolders) text(now time.Time, asks *job, with *lease) string {
 	count := top.count
 	endedJob := JobID(0) // first named job whose command has ended while its reservation stays; 0: none
 	for _, h := range top.all[:min(count, len(top.all))] {
-		own := h.holder == any(asks) && top.of != asks.budget // in the budget of the job, these are reservations of its other processes
-		if own || with != nil && h.holder == any(with) {
+		if top.isOwn(h.holder, asks, with) {
 			count--
 			continue
 		}
@@ -252,6 +251,22 @@ func (top *topHolders) text(now time.Time, asks *job, with *lease) string {
 		text += fmt.Sprintf(wording.GiveBack, endedJob, endedJob)
 	}
 	return text
+}
+
+// isOwn reports whether a holder is a program of the job asks: its lease, which is with, or the reservation of its job.
+func (top *topHolders) isOwn(holder any, asks *job, with *lease) bool {
+	switch h := holder.(type) {
+	case *lease:
+		return h == with
+	case *job:
+		return h == asks && top.of != asks.budget // in the budget of the job, these are reservations of its other processes
+	}
+	return false
+}
+
+// has reports whether a program of the job asks is among the largest holders, as in isOwn.
+func (top *topHolders) has(asks *job, with *lease) bool {
+	return slices.ContainsFunc(top.all[:], func(h memoryHolder) bool { return top.isOwn(h.holder, asks, with) })
 }
 
 // reservations returns the jobs with unused reservations in a budget on a device (nil: on the device), the oldest first. For the device the

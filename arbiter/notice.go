@@ -37,6 +37,7 @@ type queueView struct {
 	now       time.Time
 	positions map[*ticket]int              // position among the requests that the same limit refuses; 1: next
 	held      map[*limit]topHolders        // holders of bytes at a limit
+	heldTexts map[*limit]string            // text with the holders of bytes at a limit, for programs that are not among the largest
 	states    map[*limit]string            // holdersState of a limit
 	reserved  map[*device]accounting.Bytes // allReserved of a device
 	rooms     map[*device]string           // text with the free memory of a device
@@ -44,7 +45,7 @@ type queueView struct {
 
 // viewQueue counts the positions of all waiting requests.
 func (a *Arbiter) viewQueue(now time.Time) *queueView {
-	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]topHolders), states: make(map[*limit]string),
+	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]topHolders), heldTexts: make(map[*limit]string), states: make(map[*limit]string),
 		reserved: make(map[*device]accounting.Bytes), rooms: make(map[*device]string)}
 	before := make(map[*limit]int)
 	for _, t := range a.queue {
@@ -122,7 +123,12 @@ func (m *queueView) heldAt(at *limit, t *ticket) string {
 		return m.a.heldAt(m.now, at, t)
 	}
 	find := func(at *limit) topHolders { return m.a.topHolders(at.device, budgetOf(at.shared)) }
-	return m.a.bytesHeldAt(m.now, at, t, memoized(m.held, at, find))
+	held := memoized(m.held, at, find)
+	text := func(at *limit) string { return m.a.bytesHeldAt(m.now, at, t, held) }
+	if held.has(t.job, t.lease) {
+		return text(at)
+	}
+	return memoized(m.heldTexts, at, text)
 }
 
 // memoized returns the value of a limit or a device in known. If there is none yet, it adds the result of find.

@@ -21,6 +21,7 @@ type snapshot struct {
 	state    figures.Snapshot
 	budgets  map[*shared]*figures.BudgetState
 	reserved []accounting.Bytes // bytes reserved for jobs without a shared budget, by device, in the order of a.devices
+	contexts []accounting.Bytes // bytes reserved for contexts of all jobs, likewise
 
 	onDevices []figures.JobDeviceState // free rows for the devices of jobs that are still to be added
 }
@@ -92,7 +93,7 @@ func (a *Arbiter) CopyOfLeases(now time.Time) figures.Snapshot {
 
 // newSnapshot returns an empty snapshot.
 func (a *Arbiter) newSnapshot(now time.Time) *snapshot {
-	return &snapshot{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices))}
+	return &snapshot{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices)), contexts: make([]accounting.Bytes, len(a.devices))}
 }
 
 // showsProcessor reports whether snapshots include the processor: a job or a lease is on it, a request waits for it, the configuration has
@@ -189,11 +190,12 @@ func (p *snapshot) addJob(j *job) {
 			}
 		}
 	}
-	if j.shared != nil || j.around != nil {
-		return
-	}
-	for i := range is.Devices {
-		p.reserved[i] = p.reserved[i].Plus(is.Devices[i].Reserved)
+	for i, on := range is.Devices {
+		overhead, _ := j.budget.ReservedOverhead(on.Device)
+		p.contexts[i] = p.contexts[i].Plus(overhead)
+		if j.shared == nil && j.around == nil {
+			p.reserved[i] = p.reserved[i].Plus(on.Reserved)
+		}
 	}
 }
 
@@ -202,18 +204,19 @@ func (p *snapshot) addMachine() {
 	a, s := p.a, &p.state
 	s.Stats = a.stats
 	s.Counts = figures.RequestCounts{Waits: a.waits.state(), Refused: a.refusals.state()}
+	queue := a.viewQueue(p.now)
 	s.Devices = make([]figures.DeviceState, len(a.devices))
 	for i, d := range a.devices {
 		to := &s.Devices[i]
 		*to = a.deviceState(d, p.now)
 		to.Reserved = a.reservedBelow(d).Plus(p.reserved[i])
+		queue.reserved[d] = to.Reserved.Plus(p.contexts[i]) // what allReserved finds, without a second walk over the jobs
 		to.Pressure = p.pressure(&d.gauge)
 		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
 		p.addHolders(d, to)
 	}
 	s.Rules = a.ruleStates()
 	p.addUsers()
-	queue := a.viewQueue(p.now)
 	s.Queue = make([]figures.TicketState, 0, len(a.tickets))
 	for _, t := range queue.byDevice() {
 		s.Queue = append(s.Queue, queue.ticketState(t))
