@@ -157,7 +157,8 @@ func TestFullEnds(t *testing.T) {
 	again.Wait()
 	second := h.talk(fmt.Sprintf("/run/jobs/%d", h.jobs))
 	h.until("Slurm has requeued the job", "squeue -h -j "+again.id+" -o %r | grep BeginTime")
-	h.until("Slurm lets it start again", "scontrol update jobid="+again.id+" StartTime=now")
+	// Slurm would wait for two minutes. It refuses a start in the second in which the job was revoked.
+	h.until("Slurm lets it start again", "scontrol update jobid="+again.id+" StartTime=now+2seconds")
 	second.Expect("ready")
 	second.Want("alloc a 1G", "ok")
 	second.Want("alloc b 1", "err 2")
@@ -181,7 +182,11 @@ func TestFullEnds(t *testing.T) {
 	h.until("all jobs are closed", "test -z \"$(gpuarb job list | sed 1d)\"")
 }
 
-// TestFullShares starts as many jobs as the cards have shards, each with a context, and one more, which must wait.
+// share is what a program can allocate in a shard of 1 GiB beside its context, which takes 64 MiB of the simulated driver.
+const share = 960 << 20
+
+// TestFullShares starts as many jobs as the cards have shards, eight of 1 GiB on each card of 8 GiB. Each fills its shard,
+// context included. One more job must wait.
 func TestFullShares(t *testing.T) {
 	h := boot(t)
 	var jobs []*job
@@ -190,7 +195,10 @@ func TestFullShares(t *testing.T) {
 	}
 	for _, j := range jobs {
 		j.Expect("ready")
-		j.Want("alloc a 256M", "ok")
+		j.Want(fmt.Sprint("alloc a ", share), "ok")
+	}
+	if held, want := h.held(), fmt.Sprint(len(jobs)*share); held != want {
+		t.Errorf("the driver holds %s bytes, want %s", held, want)
 	}
 	late := h.submit("ben", "--gres=shard:2")
 	h.until("Slurm queues the job whose shares do not fit", "squeue -h -j "+late.id+" -o '%T %r' | grep 'PENDING Resources'")
