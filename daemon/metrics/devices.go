@@ -3,6 +3,8 @@ package metrics
 // This file has the metrics of devices. family.go has the types, and machine.go lists all metrics.
 
 import (
+	"slices"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
@@ -47,6 +49,7 @@ func deviceFamilies() []family {
 		gauge("device_info", "Vendor, name and PCI address of a device; always 1.", appendLabels(deviceLabels, "pci", "vendor", "name"), deviceInfo),
 		gauge("device_up", "Whether a device answers: 0 when it is lost or unresponsive.", deviceLabels,
 			perDevice(func(d *device) float64 { return boolValue(!d.Lost && !d.Unresponsive) })),
+		gauge("device_divided", "Whether a GPU is divided into MIG instances, which have its memory: sums over devices leave it out.", deviceLabels, divided),
 		gauge("memory_bytes", "Memory of a device, by kind. Kinds overlap.", appendLabels(deviceLabels, "kind"), deviceMemory),
 		gauge("streams", "Streams of all programs on a device.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.Streams) })),
@@ -74,6 +77,13 @@ func boolValue(yes bool) float64 {
 func deviceInfo(v *view, o *output) {
 	for _, d := range v.Devices {
 		o.value(1, appendLabels(v.device(d.Index), labelValue(d.PCI), labelValue(d.Vendor), labelValue(d.Name))...)
+	}
+}
+
+func divided(v *view, o *output) {
+	for _, d := range v.Devices {
+		hasInstances := slices.ContainsFunc(v.Devices, func(x device) bool { return x.Parent != nil && *x.Parent == d.Index })
+		o.value(boolValue(hasInstances), v.device(d.Index)...)
 	}
 }
 

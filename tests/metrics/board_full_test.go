@@ -165,6 +165,41 @@ func (s server) covers(query string, instances []string) bool {
 	return true
 }
 
+// TestFullBoardOfInstances asks a real Prometheus for a GPU that is divided into MIG instances: the panels that add devices up do not count
+// its memory and that of its instances.
+func TestFullBoardOfInstances(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "4G,1G,2G,8G", Sim: []string{"SIMCUDA_MIG=1:0,2:0"}})
+	p := program(m, "--device", "1")
+	p.Want("alloc a 100M", "ok")
+	s, _ := startServer(t, []*rig.Machine{m})
+	stacks, free := 0.0, 0.0
+	for where, query := range boardQueries(t) {
+		var to *float64
+		switch {
+		case strings.HasPrefix(where, `the panel "Memory by what it is"`):
+			to = &stacks
+		case strings.HasPrefix(where, `the panel "Free memory"`):
+			to = &free
+		default:
+			continue
+		}
+		rig.Eventually(t, where+" has series", func() bool { return len(s.ask(query)) > 0 })
+		for _, row := range s.ask(query) {
+			*to += row.Value
+		}
+	}
+	if want := float64(11 << 30); stacks != want {
+		t.Errorf("the stacks add up to %g, want %g", stacks, want)
+	}
+	want := 0.0
+	for _, d := range m.Snapshot().Devices[1:] {
+		want += float64(d.Free)
+	}
+	if free != want {
+		t.Errorf("%g are free, want %g", free, want)
+	}
+}
+
 // TestFullBoard asks a real Prometheus each query of the board, for two machines with two devices each. Each returns
 // series. A panel of devices has each device of each machine once, and the memory that panels show adds up to what the
 // drivers hold.
