@@ -71,10 +71,11 @@ func (a *Arbiter) excessOf(l *lease) (sum accounting.Bytes) {
 	return sum
 }
 
-// chargeOf returns the extra usage of a lease that is charged to its budgets: excess, stream pools, and with charge_overhead all overhead.
+// chargeOf returns the extra usage of a lease that is charged to its budgets: excess, stream pools, and with charge_overhead, or in a job of
+// a cgroup whose contexts lie inside, all overhead.
 func (a *Arbiter) chargeOf(l *lease) accounting.Bytes {
 	streams := l.streamCharge()
-	if a.policy.ChargeOverhead {
+	if a.chargesOverhead(l.session.job) {
 		return max(l.extra.Cost(), streams)
 	}
 	return l.extra.Excess.Plus(streams)

@@ -214,7 +214,7 @@ func (a *Arbiter) needsReading(t *ticket) bool {
 	switch {
 	case l == nil || l.device.hung || l.device.unnamed || t.lacks(refusingLimit.ofPermits) || a.assumed(l.device) == 0:
 		return false
-	case why != ReasonDeviceFull && (!a.policy.ChargeOverhead || why != ReasonSharedFull && why != ReasonOverBudget):
+	case why != ReasonDeviceFull && (!a.chargesOverhead(l.session.job) || why != ReasonSharedFull && why != ReasonOverBudget):
 		return false
 	case t.kind == WantsContexts && l.device.contextCost() == 0: // its cost is a guess
 		return true

@@ -44,7 +44,16 @@ func (l *lease) headroomOf() (b *accounting.Budget, of *job) {
 // headroomFor returns the headroom of a budget that reserves least bytes on a device: its present headroom, else that of a new reservation.
 // A shared budget has none, because its reservation does not belong to one program.
 func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accounting.Bytes {
-	if _, shared := b.Owner.(*shared); least == 0 || shared {
+	inside := false // its contexts are charged to its reservation
+	switch of := b.Owner.(type) {
+	case *shared:
+		return 0
+	case *job:
+		inside = of.contextsInside()
+	case *session:
+		inside = of.job.contextsInside()
+	}
+	if least == 0 || inside {
 		return 0
 	}
 	if all, _ := b.ReservedOverhead(d.Index); all > 0 {

@@ -32,6 +32,20 @@ func (j *job) outermost() *job {
 	return j
 }
 
+// chargesOverhead reports whether contexts and other overhead are charged to the budgets of a job: by the policy, or because the job of a
+// cgroup was opened so.
+func (a *Arbiter) chargesOverhead(j *job) bool { return a.policy.ChargeOverhead || j.contextsInside() }
+
+// contextsInside reports whether a job, or a job around it, was opened with contexts inside its budget.
+func (j *job) contextsInside() bool {
+	for ; j != nil; j = j.around {
+		if j.request.ContextsInside {
+			return true
+		}
+	}
+	return false
+}
+
 // clients yields the sessions of a job, and of the jobs inside it.
 func (j *job) clients(yield func(*session) bool) {
 	j.eachClient(yield)

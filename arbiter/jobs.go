@@ -130,6 +130,27 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 	}
 }
 
+// JobsIn returns the jobs of programs that were opened before the job of a cgroup: all their live processes run in the cgroup, and they are
+// inside the job around; 0: inside none.
+func (a *Arbiter) JobsIn(cgroup string, around JobID) (ids []JobID) {
+	for _, id := range a.Jobs() {
+		j, live := a.jobs[id], 0
+		if j.request.Cgroup != "" || j.around != a.jobs[around] {
+			continue
+		}
+		out := slices.ContainsFunc(j.sessions, func(s *session) bool {
+			if s.alive() {
+				live++
+			}
+			return s.alive() && !s.process.InCgroup(cgroup)
+		})
+		if live > 0 && !out {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Enclose puts a job inside the job of a cgroup that was opened later, around its own cgroup. What it holds counts there even if it exceeds
 // the limits. Unknown jobs are ignored.
 func (a *Arbiter) Enclose(now time.Time, id, around JobID) {

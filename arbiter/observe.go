@@ -70,7 +70,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 		if resetMark && !l.spoiled {
 			a.showFlags(l)
 		}
-		if a.policy.ChargeOverhead || l.extra.Excess > 0 || l.Charged() > 0 {
+		if a.chargesOverhead(l.session.job) || l.extra.Excess > 0 || l.Charged() > 0 {
 			a.charge(now, l)
 		}
 	}

@@ -96,9 +96,9 @@ func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 }
 
 // chargedToBudgets reports whether a request is charged to the budgets above its lease. Contexts and holds are charged to the device alone,
-// unless the policy has charge_overhead.
+// unless the job is charged with overhead (chargesOverhead).
 func (a *Arbiter) chargedToBudgets(t *ticket) bool {
-	return t.kind != WantsContexts && t.kind != WantsHolds || a.policy.ChargeOverhead
+	return t.kind != WantsContexts && t.kind != WantsHolds || a.chargesOverhead(t.job)
 }
 
 // takes returns the amounts that a ticket adds to its lease.

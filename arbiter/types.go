@@ -105,10 +105,12 @@ type JobRequest struct {
 	Devices    []int         // without Any: the devices that the job may use; nil: all
 	Place      Place         // place of a resubmitted request
 
-	Around     JobID         // job of a cgroup inside which this one is opened, and below whose budget it counts; 0: none
-	Cgroup     string        // cgroup to which the job is bound; "": a runner opened the job
-	OpenNow    bool          // refuse with ReasonBusy instead of letting the opening wait; unlike NoWait, later requests of the job may wait
-	OpenWithin time.Duration // longest wait of the opening, in place of Timeout; negative: without a limit; 0: as Timeout says
+	Around JobID  // job of a cgroup inside which this one is opened, and below whose budget it counts; 0: none
+	Cgroup string // cgroup to which the job is bound; "": a runner opened the job
+	// ContextsInside: contexts are charged to the job's budget, as with charge_overhead, whatever the policy says.
+	ContextsInside bool
+	OpenNow        bool          // refuse with ReasonBusy instead of letting the opening wait; unlike NoWait, later requests of the job may wait
+	OpenWithin     time.Duration // longest wait of the opening, in place of Timeout; negative: without a limit; 0: as Timeout says
 }
 
 // JobInfo describes an opened job. Budget is the memory.max in force on the largest device in bytes, and never more than that device can

@@ -31,7 +31,7 @@ func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 		return err
 	}
 	at.until, at.idle, at.used = req.Until, time.Duration(req.IdleMillis)*time.Millisecond, d.now()
-	at.lossOpen, at.container = req.Flags&ipc.BindLossOpen != 0, req.Container.String()
+	at.lossOpen, at.contexts, at.container = req.Flags&ipc.BindLossOpen != 0, req.Flags&ipc.BindContextsInside != 0, req.Container.String()
 	d.checkBindings(at.path)
 	proc := rules.Process{UID: peer.UID, GID: peer.GID, User: d.inv.UserName(peer.UID), Privileged: true, Namespace: peer.Namespace,
 		Command: req.Job.Command.String(), Cgroup: at.path}
@@ -99,7 +99,7 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 	want := bindingRecord(r, is.UID, is.GID, is.Token)
 	if want.Max != is.Max || want.MaxPerMille != is.MaxPerMille || want.Min != is.Min || want.MinPerMille != is.MinPerMille ||
 		want.Streams != is.Streams || want.Priority != is.Priority || want.Flags != is.Flags || want.Asked != is.Asked || want.AskedFor != is.AskedFor ||
-		b.until != at.until || b.idle != at.idle || b.lossOpen != at.lossOpen || b.container != at.container {
+		b.until != at.until || b.idle != at.idle || b.lossOpen != at.lossOpen || b.contexts != at.contexts || b.container != at.container {
 		return nil, refused(ipc.StatusRange, "cgroup %s has the job %s already, with other limits or options: close that one first (gpuarb job close --cgroup %s)",
 			at.path, name, at.path)
 	}
@@ -159,7 +159,7 @@ func bindingRecord(r *ipc.BindRequest, uid, gid uint32, token ipc.Token) statefi
 // boundRequestLocked converts the record of a cgroup's job for the arbiter.
 func (d *Daemon) boundRequestLocked(b *binding, proc rules.Process, r *statefile.Job, around *job) arbiter.JobRequest {
 	request := jobRequest(proc, r)
-	request.Cgroup, request.Around = b.path, idOf(around)
+	request.Cgroup, request.Around, request.ContextsInside = b.path, idOf(around), b.contexts
 	request.Priority += d.priorityLocked(around)
 	return request
 }
@@ -218,6 +218,9 @@ func (d *Daemon) keepBindingLocked(j *job) error {
 	copy(row.Container[:], b.container)
 	if b.lossOpen {
 		row.Flags |= ipc.BindLossOpen
+	}
+	if b.contexts {
+		row.Flags |= ipc.BindContextsInside
 	}
 	row.SetPath(b.path) // it fits, because rules.CheckCgroup bounds it
 	d.file.Bindings.Commit(index)

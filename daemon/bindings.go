@@ -123,12 +123,18 @@ func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbite
 }
 
 // enterBindingLocked is called when a binding is open. It puts the bindings of cgroups below, which were inside the
-// same one as the new one, inside the new one.
+// same one as the new one, inside the new one, and the jobs of programs that run in the cgroup already.
 func (d *Daemon) enterBindingLocked(j *job) {
 	for _, in := range d.bindings {
 		if in != j && in.around == j.around && in.open && accounting.InCgroup(in.bound.path, j.bound.path) {
 			in.around = j
 			d.arb.Enclose(d.now(), in.id, j.id)
+		}
+	}
+	for _, id := range d.arb.JobsIn(j.bound.path, idOf(j.around)) {
+		d.arb.Enclose(d.now(), id, j.id)
+		if in := d.jobByID[id]; in != nil {
+			in.around = j
 		}
 	}
 }

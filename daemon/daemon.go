@@ -145,6 +145,7 @@ type binding struct {
 	idle      time.Duration
 	used      time.Time // last time at which a process was seen in the cgroup, or the time of the opening
 	lossOpen  bool      // without a daemon, programs of the job continue without limits
+	contexts  bool      // contexts are charged to the job's budget
 	container string    // ID of the container; "": none
 	row       int       // index of its record in the state file; -1: it has none
 }

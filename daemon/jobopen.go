@@ -6,6 +6,7 @@ package daemon
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -98,6 +99,9 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	if r.Priority > 0 && !peer.Privileged {
 		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0%s", r.Priority, wording.NotRoot(peer.Namespace))
+	}
+	if name := r.Command.Name(); strings.Contains(name, ":") && !peer.Privileged {
+		return refused(ipc.StatusPermission, "the name %q has a colon, which only names of root's jobs may have: they tell containers and batch jobs%s", name, wording.NotRoot(peer.Namespace))
 	}
 	if err := d.checkJobDevicesLocked(r); err != nil {
 		return err

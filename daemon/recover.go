@@ -59,6 +59,7 @@ func (d *Daemon) recoverRecordsLocked(saved *savedProcesses) {
 		d.recoverSessionLocked(x)
 	}
 	d.applyLocked(procfacts.Started{})
+	d.encloseRecoveredLocked()
 	for _, j := range d.jobs {
 		d.queueSearchLocked(j)
 	}

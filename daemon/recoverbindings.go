@@ -5,6 +5,7 @@ package daemon
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	r := d.file.Jobs.At(index)
 	d.boundMinLocked(r)
 	b := &binding{path: path, folder: row.Folder, until: row.Until, idle: time.Duration(min(row.IdleMillis, maxWaitMillis)) * time.Millisecond,
-		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, container: row.ContainerOf(), row: i}
+		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, container: row.ContainerOf(), row: i}
 	j := newJob(index, r)
 	j.open, j.bound, j.around, j.namespace = true, b, d.aroundLocked(path), home().PID
 	proc := rules.Process{UID: r.UID, GID: r.GID, User: d.inv.UserName(r.UID), Privileged: true, Namespace: home().PID, Cgroup: path}
@@ -70,6 +71,14 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	d.enterJobLocked(j)
 	d.bindings[path] = j
 	return index, true
+}
+
+// encloseRecoveredLocked puts programs that run in the cgroups of bindings inside these, those around others first.
+func (d *Daemon) encloseRecoveredLocked() {
+	paths := slices.SortedFunc(maps.Keys(d.bindings), func(x, y string) int { return strings.Count(x, "/") - strings.Count(y, "/") })
+	for _, path := range paths {
+		d.enterBindingLocked(d.bindings[path])
+	}
 }
 
 // jobOfBindingLocked returns the index of the record of a binding's job. If a daemon of an earlier version has dropped

@@ -1,10 +1,8 @@
 package bindings
 
 import (
-	"slices"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -31,9 +29,7 @@ func TestOutlivesTheDaemon(t *testing.T) {
 		m.Remove(gone)
 		m.Start()
 		rig.Eventually(t, "the sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 3 })
-		rig.Eventually(t, "the cgroup that was removed has no job", func() bool {
-			return !slices.ContainsFunc(m.Snapshot().Jobs, func(j figures.JobState) bool { return j.Name == "gone" })
-		})
+		rig.Eventually(t, "the cgroup that was removed has no job", func() bool { return !named(m, "gone") })
 		m.Make(gone)
 		inner.Want("alloc d 20M", "ok")
 		inner.Want("alloc more 1", errOutOfMemory)

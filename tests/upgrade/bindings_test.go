@@ -15,9 +15,10 @@ func TestBindingsSurvive(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Binary: now.path(t, "gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: "schema_version = 1\n[defaults]\non_loss = \"closed\"\n[[device]]\ncontext_reserve = \"0\"\n"})
 	s := &scene{t: t, m: m}
-	used, empty := m.Cgroup(), m.CgroupV1()
-	for _, c := range []*rig.Cgroup{used, empty} {
-		if got := rig.Run(t, m.Gpuarb("job", "open", "--cgroup", c.Dir(), "--memory", "100M", "--min", "50M", "--name", c.Dir()[len(m.Dir)+1:])); got.Code != 0 {
+	unified, old := m.Cgroup(), m.CgroupV1()
+	used, empty := m.Below(unified, "used"), m.Below(old, "empty")
+	for name, c := range map[string]*rig.Cgroup{"used": used, "empty": empty} {
+		if got := rig.Run(t, m.Gpuarb("job", "open", "--cgroup", c.Dir(), "--memory", "100M", "--min", "50M", "--name", name)); got.Code != 0 {
 			t.Fatalf("gpuarb job open: %s", got.Stderr)
 		}
 	}
