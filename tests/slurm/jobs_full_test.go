@@ -182,7 +182,7 @@ func TestFullEnds(t *testing.T) {
 	h.until("all jobs are closed", "test -z \"$(gpuarb job list | sed 1d)\"")
 }
 
-// share is what a program can allocate in a shard of 1 GiB beside its context, which takes 64 MiB of the simulated driver.
+// share has the bytes of a shard of 1 GiB beside a context, which takes 64 MiB of the simulated driver.
 const share = 960 << 20
 
 // TestFullShares starts as many jobs as the cards have shards, eight of 1 GiB on each card of 8 GiB. Each fills its shard,
