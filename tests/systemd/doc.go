@@ -2,5 +2,6 @@
 // `make install` and the simulated driver in the place of the vendor's driver. It drives the
 // life of the service: restart, reload, SIGKILL, an upgrade, a stop with clients. Meanwhile a shell
 // outside of the unit reads /gpu/leases in a loop. The oracle is the set of leases that the test's own
-// programs hold: every read shows them, or a documented error. `make test-systemd` runs it.
+// programs hold: every read shows them, or a documented error. Notebooks, a hub and the history
+// are played there, too. `make test-systemd` runs all of it.
 package systemd

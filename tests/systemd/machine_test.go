@@ -31,22 +31,22 @@ type host struct {
 // of the limit of the test itself.
 const rootWithin = 20 * time.Minute
 
-// boot makes the machine, with gpuarb installed, and starts it.
-func boot(t *testing.T) *host {
-	h := prepare(t)
+// boot makes the machine, with gpuarb and these Debian packages installed, and starts it.
+func boot(t *testing.T, packages ...string) *host {
+	h := prepare(t, packages...)
 	here(t, "make", "--no-print-directory", "install", "DESTDIR="+h.root, "PREFIX=/usr")
 	here(t, "chroot", h.root, "systemctl", "enable", "gpuarbd.socket", "gpuarbd.service")
 	h.start()
 	return h
 }
 
-// prepare makes the machine, with the simulated driver and a program that uses it, and without gpuarb.
-func prepare(t *testing.T) *host {
+// prepare makes the machine, with the simulated driver, a program that uses it and these Debian packages, and without gpuarb.
+func prepare(t *testing.T, packages ...string) *host {
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
 	// Go ignores folders whose name begins with a dot.
 	h := &host{t: t, root: filepath.Join(build, ".systemd")}
 	t.Cleanup(func() { _ = os.RemoveAll(h.root) })
-	within(t, rootWithin, "tools/fresh-root.sh", "--make", h.root, "systemd,systemd-sysv,dbus,procps,libpam-systemd")
+	within(t, rootWithin, "tools/fresh-root.sh", "--make", h.root, "systemd,systemd-sysv,dbus,procps,libpam-systemd", strings.Join(packages, " "))
 	h.Machine = rig.New(t, rig.Options{Stopped: true, NoMount: true, Life: 20 * time.Minute})
 	here(t, "cp", "build/sim/libcuda.so.1", "build/sim/libnvidia-ml.so.1", h.root+"/usr/lib")
 	here(t, "cp", "build/programs/cudaprog-dlsym", h.root+"/usr/bin")
@@ -129,4 +129,10 @@ func (h *host) shell(script string) string {
 		h.t.Fatalf("%s: status %d\n%s%s", script, r.Code, r.Stdout, r.Stderr)
 	}
 	return strings.TrimSpace(r.Stdout)
+}
+
+// as runs a command in a login of the user, and returns what it prints.
+func (h *host) as(user, command string) string {
+	h.t.Helper()
+	return h.shell(fmt.Sprintf("su --login %s --command '%s' 2>&1", user, command))
 }
