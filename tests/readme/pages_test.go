@@ -80,6 +80,8 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/install.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"admin/notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
 	{"admin/notebooks.md", "python", "", "tests/notebooks TestFullHub"},
+	{"admin/notebooks.md", "toml", "", "tests/systemd TestFullSystemdHub"},
+	{"admin/notebooks.md", "sh", "", "tests/systemd TestFullSystemdHub"},
 	{"admin/history.md", "", "gpuarb report", "tests/history TestForty"},
 	{"admin/history.md", "", "gpuarb suggest", "tests/history TestSuggest"},
 	{"admin/notify.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
