@@ -37,6 +37,17 @@ func TestMemoryTime(t *testing.T) {
 	}
 }
 
+// TestGoesOn checks the sentence about a job of which the history has no end, as after a restart of the daemon.
+func TestGoesOn(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	const want = "job 7 (train) of ann has not ended as far as the history knows, which had its last figures 5s ago, after 10s.\n"
+	p := rows.Past{ID: 7, User: "ann", Command: "train", BeganMs: 1000, SeenMs: 11_000}
+	if err := WritePast(&out, p, time.UnixMilli(16_000)); err != nil || out.String() != want {
+		t.Errorf("%q, %v, want %q", out.String(), err, want)
+	}
+}
+
 // TestRefusals checks how the number of refused requests is written.
 func TestRefusals(t *testing.T) {
 	t.Parallel()

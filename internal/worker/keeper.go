@@ -181,12 +181,13 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 		defer k.Ended()
 	}
 	var serves atomic.Bool
-	beat := k.heartbeats(pipes.stdout, &serves)
+	beat, read := k.heartbeats(pipes.stdout, &serves)
 	look := time.NewTicker(k.heartbeatPeriod)
 	defer look.Stop()
 	missed, served := 0, false
 	ended := make(chan error, 1)
 	go func() {
+		<-read // Wait closes the pipe, and may lose the last words of the worker
 		err := cmd.Wait()
 		k.pid.Store(0) // from now on the kernel may give the PID to another process
 		ended <- err
@@ -238,10 +239,11 @@ type workerPipes struct {
 }
 
 // heartbeats reads r, the worker's standard output, until it ends, and passes what it reads to Heard. It sets serves when the output says that
-// the worker serves. The channel receives a value after each read.
-func (k *Keeper) heartbeats(r io.Reader, serves *atomic.Bool) <-chan struct{} {
-	beat := make(chan struct{}, 1)
+// the worker serves. beat receives a value after each read; ended is closed after the last one.
+func (k *Keeper) heartbeats(r io.Reader, serves *atomic.Bool) (beat, ended <-chan struct{}) {
+	beats, over := make(chan struct{}, 1), make(chan struct{})
 	go func() {
+		defer close(over)
 		room := make([]byte, 512)
 		for {
 			n, err := r.Read(room)
@@ -252,12 +254,12 @@ func (k *Keeper) heartbeats(r io.Reader, serves *atomic.Bool) <-chan struct{} {
 				serves.Store(true)
 			}
 			select {
-			case beat <- struct{}{}:
+			case beats <- struct{}{}:
 			default:
 			}
 		}
 	}()
-	return beat
+	return beats, over
 }
 
 // start starts a worker.
