@@ -1,9 +1,9 @@
 package daemon
 
-// This file finds the job of a process that uses a device without a lease. The process has the job's token in its
-// environment, or a process of the job among its parents, or runs in a cgroup whose first process belongs to the job.
-// The readers of the devices (reader.go) call it once for each such process, and again every nameEvery. Reports show
-// the job next to the process. The job is not charged.
+// This file finds the job of a process that uses a device without a lease. The process is in the cgroup of a binding.
+// Or it has the job's token in its environment, or a process of the job among its parents, or runs in a cgroup whose
+// first process belongs to the job. The readers of the devices (reader.go) call it once for each such process, and
+// again every nameEvery. Reports show the job next to the process. The job is not charged.
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -62,6 +63,12 @@ func (d *Daemon) members() members {
 // in no job.
 func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, figures.Bypass) {
 	variables := d.inv.Variables(p.PID, tokenName, preloadName, disableName)
+	if id := d.jobOfCgroup(facts); id != 0 { // its processes need no token
+		if variables != nil {
+			variables[tokenName] = "none"
+		}
+		return id, d.bypassOf(p.PID, variables)
+	}
 	job := m.own[p]
 	if id := d.jobOfToken(variables[tokenName], facts.UID); id != 0 {
 		job = id
@@ -84,6 +91,17 @@ func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts
 		return 0, figures.BypassUnknown
 	}
 	return job, d.bypassOf(p.PID, variables)
+}
+
+// jobOfCgroup returns the open job of the deepest binding around a process; 0: none is around it.
+func (d *Daemon) jobOfCgroup(facts procfacts.Facts) arbiter.JobID {
+	d.lock()
+	defer d.unlock()
+	at := rules.Process{Cgroup: facts.Cgroup, AlsoIn: facts.AlsoIn}
+	if j := d.bindingOfLocked(at.Cgroups); j != nil && j.open {
+		return j.id
+	}
+	return 0
 }
 
 // firstJob returns the job of the first listed process that is in a job of `gpuarb run`; 0: none is.
