@@ -38,7 +38,8 @@ func play(t *testing.T, begin func(*rig.Machine) engine) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := strings.Split(string(page), "```sh\n")[1:]
+	_, byHand, _ := strings.Cut(string(page), "\n## By hand\n")
+	blocks := strings.Split(byHand, "```sh\n")[1:]
 	if len(blocks) != 2 {
 		t.Fatalf("the page has %d commands", len(blocks))
 	}
