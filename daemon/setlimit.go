@@ -185,12 +185,27 @@ func (d *Daemon) ownerNameLocked(of rules.Owner, name string) string {
 	return fmt.Sprintf("process %d", of.ID)
 }
 
+// cgroupOfJob returns the cgroup that a job is bound to; "": none.
+func (d *Daemon) cgroupOfJob(id arbiter.JobID) string {
+	d.lock()
+	defer d.unlock()
+	if j := d.jobByID[id]; j != nil && j.bound != nil {
+		return j.bound.path
+	}
+	return ""
+}
+
 // requested returns the change that a request asks for. cgroup is as for changeLimit. It must be called without the
 // daemon's lock, because it reads the user database and /proc.
 func (d *Daemon) requested(by requester, r *ipc.LimitRequest, cgroup string) limitChange {
 	change := limitChange{Change: changeIn(r)}
 	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace
-	change.Inside = cgroup != "" && cgroup != "/" && by.runsIn(cgroup)
+	if cgroup == "" && rules.Kind(r.Target) == rules.OfJob {
+		if bound := d.cgroupOfJob(arbiter.JobID(r.ID)); bound != "" {
+			change.Inside = by.runsIn(bound)
+		}
+	}
+	change.Inside = change.Inside || cgroup != "" && cgroup != "/" && by.runsIn(cgroup)
 	if r.Device != ipc.AllDevices {
 		change.Device = int(r.Device)
 	}

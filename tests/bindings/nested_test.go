@@ -163,7 +163,13 @@ func TestRootInsideOpensBelow(t *testing.T) {
 			t.Errorf("%s: %d, %s", what, got.Code, got.Stderr)
 		}
 	}
+	if got := rig.Run(t, below.In(m.Gpuarb("limit", "--job", "step", "memory.max=300M"))); got.Code == 0 {
+		t.Error("root raises from inside what its own binding may hold")
+	}
+	if got := rig.Run(t, below.In(m.Gpuarb("limit", "--job", "step", "memory.max=40M"))); got.Code != 0 {
+		t.Errorf("root lowers it: %d, %s", got.Code, got.Stderr)
+	}
 	p := u.BareIn(deep)
-	holds(t, m, p, "50M", 50*mib)
+	holds(t, m, p, "40M", 40*mib)
 	p.End()
 }
