@@ -68,9 +68,12 @@ func runs(line string) (all []run) {
 }
 
 // continues reports whether a character belongs to the run of a text. A shape continues only a run
-// of equal shapes.
+// of equal shapes, and a character of two cells only a run of such characters: a run is drawn
+// as wide as its cells, and fonts have other widths for these characters.
 func continues(text string, r rune) bool {
-	_, before := shapes[[]rune(text)[0]]
+	first := []rune(text)[0]
+	_, before := shapes[first]
 	_, is := shapes[r]
-	return before == is && (!is || strings.HasPrefix(text, string(r)))
+	wide := ansi.StringWidth(string(r))
+	return before == is && (!is || first == r) && (wide == 0 || wide == ansi.StringWidth(string(first)))
 }

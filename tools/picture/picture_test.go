@@ -50,6 +50,16 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
+// TestWideCharacters checks that the characters beside one of two cells stand in their own cells.
+func TestWideCharacters(t *testing.T) {
+	got := draw("ab火cd\n")
+	for _, want := range []string{`x="12" y="25" textLength="16"`, `x="28" y="25" textLength="16"`, `x="44" y="25" textLength="16"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+}
+
 // TestDraw checks that a run has one style, that shapes become rectangles, and that text is
 // escaped.
 func TestDraw(t *testing.T) {
