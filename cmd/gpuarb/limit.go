@@ -157,8 +157,13 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limitTarget, error) {
 		}
 		w.request.Set |= ipc.SetWithFolder
 	}
+	given := map[string]bool{}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
+		if given[name] {
+			return nil, fmt.Errorf("%s is given twice: give the value that you mean", name)
+		}
+		given[name] = true
 		if err := setLimit(&w.request, name, value); err != nil {
 			return nil, err
 		}

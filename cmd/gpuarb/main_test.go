@@ -489,6 +489,7 @@ func TestExitCodes(t *testing.T) {
 		{"limit: a path that ends in a slash", daemon, "limit --cgroup /system.slice/ memory.max=1G", 2, "--cgroup: \"/system.slice/\" is no path of a cgroup, which begins with a slash and has none at its end, nor two in a row"},
 		{"limit: the root cgroup", daemon, "limit --cgroup /", 0, "no limit is set and nothing is reserved: the table is empty"},
 		{"limit: of a device", daemon, "limit --device 0 memory.max=1G", 2, "\"memory.max\" is no limit of a device; there is slots.max"},
+		{"limit: twice", daemon, "limit --user 7 memory.max=1M memory.max=2M", 2, "memory.max is given twice: give the value that you mean"},
 		{"limit: of a process", daemon, "limit 42 slots.max=1", 2, "\"slots.max\" is no limit of a process or job; there are memory.max, memory.min and streams.max"},
 		{"limit: bad size", daemon, "limit 42 memory.max=1Q", 2, `memory.max: "1Q" is no size: its unit "Q" is unknown; K, M, G, T (powers of 1024) and % are known`},
 		{"limit: bad number", daemon, "limit --device 0 slots.max=0", 2, `slots.max: "0" is no number from 1 to 2147483647, and not max`},
