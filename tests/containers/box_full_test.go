@@ -43,7 +43,11 @@ func newBox(t *testing.T) *box {
 	holder.Expect("ready")
 	b.inside = []string{"nsenter", "--mount=/proc/" + strconv.Itoa(holder.Process()) + "/ns/mnt"}
 	b.must(b.command(), "--socket", m.Socket, "cdi", "generate", "--output", "/run/cdi/gpuarb.json")
-	t.Cleanup(func() { b.must(b.podman("rm", "--force", "--all", "--time", "0")...) })
+	t.Cleanup(func() {
+		b.must(b.podman("rm", "--force", "--all", "--time", "0")...)
+		// Podman still cleans up after a container that has ended, and makes files meanwhile.
+		rig.Eventually(t, "podman's files are removed", func() bool { return os.RemoveAll(filepath.Join(b.Dir, "store")) == nil })
+	})
 	return b
 }
 

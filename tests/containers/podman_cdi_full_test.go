@@ -22,7 +22,6 @@ func TestFullPodmanDevices(t *testing.T) {
 	b := newBox(t)
 	one := b.Interact(b.in(b.run([]string{"-i", "--name", "one", "--device", "gpuarb.dev/memory=64M"}, "/cudaprog-dlsym")...))
 	two := b.Interact(b.in(b.run([]string{"-i", "--name", "two", "--device", "gpuarb.dev/memory=128M"}, "/cudaprog-dlsym")...))
-	t.Log(b.jobs())
 	one.Want("alloc a 67108865", "err 2")
 	one.Want("alloc a 32M", "ok")
 	two.Want("alloc a 128M", "ok")
