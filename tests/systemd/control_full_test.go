@@ -89,7 +89,9 @@ func TestFullSystemdControl(t *testing.T) {
 	if !strings.Contains(own, "LD_PRELOAD=/usr/lib/gpuarb/libgpuarb.so") || !strings.Contains(own, "GPUARB_MEMORY=2G") {
 		t.Errorf("a user's own services have\n%s", own)
 	}
-	environment := "systemctl restart model && xargs -0n1 </proc/$(systemctl show --property=MainPID --value model)/environ"
+	// The service's process has the environment of systemd until it executes the program.
+	const environ = "xargs -0n1 </proc/$(systemctl show --property=MainPID --value model)/environ"
+	const environment = "systemctl restart model && until " + environ + " | grep -q ^MODEL=; do :; done; " + environ
 	if got := h.shell("gpuarb enable --all && " + environment); !strings.Contains(got, "GPUARB_VULKAN=1") {
 		t.Errorf("with all programs under gpuarb, a service has\n%s", got)
 	}
