@@ -7,6 +7,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +37,7 @@ type Daemon struct {
 	log           *slog.Logger
 	handler       slog.Handler           // handler of the log, without the queue of logs
 	restart       func(*ipc.ListenerFDs) // Options.Restart
+	mounted       *os.File               // mount that systemd's unit made, until the filesystem is served; nil: none
 	handed        *ipc.ListenerFDs       // descriptors that the last daemon in this process passed on; nil: none
 	restartOnce   sync.Once
 	request       atomic.Uint32              // ipc.Type of the last client's request that was applied

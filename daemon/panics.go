@@ -99,11 +99,11 @@ func (d *Daemon) restartAfterPanic(cause any, who procfacts.Started, request ipc
 }
 
 // handOver returns the descriptors for the next daemon, −1 for a descriptor that it cannot have. nil: this daemon was
-// being stopped, and there is no next one.
+// being stopped, and there is no next one, or systemd must start it, with a new mount.
 func (d *Daemon) handOver() *ipc.ListenerFDs {
 	none := &ipc.ListenerFDs{Socket: -1, Lock: -1}
 	switch {
-	case d.stopping():
+	case d.stopping(), d.mounted != nil:
 		return nil
 	case d.listener == nil:
 		return none

@@ -24,7 +24,7 @@ import (
 // openSocket listens on the socket of the last daemon in this process, on the socket that systemd passed, or on a new
 // one.
 func (d *Daemon) openSocket() (*ipc.Listener, error) {
-	files := activation.Files(true)
+	files := d.sortPassed(activation.Files(true))
 	for _, f := range files {
 		defer f.Close()
 	}

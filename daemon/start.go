@@ -195,10 +195,13 @@ func (d *Daemon) spawn(f func(context.Context)) error {
 // mount mounts the filesystem, unless the daemon serves only the socket.
 func (d *Daemon) mount() error {
 	if d.paths.mount == "" {
+		if d.mounted != nil {
+			return d.mounted.Close() // else every access to the mount would wait
+		}
 		return nil
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
+		System: d.paths.system, Mounted: d.mounted, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
 	if err != nil {
 		return err
 	}

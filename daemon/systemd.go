@@ -1,7 +1,7 @@
 package daemon
 
 // This file reports the daemon's state to systemd. start.go, reload.go and stop.go call notify; loops.go runs
-// watchdog.
+// watchdog. systemdmount.go has the mount that systemd's unit makes.
 
 import (
 	"context"

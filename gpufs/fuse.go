@@ -47,6 +47,20 @@ func checkFuse(path string) error {
 	return f.Close()
 }
 
+// mountOptions returns the settings of the mount. system: all users of the machine are admitted.
+func mountOptions(system bool) fuse.MountOptions {
+	return fuse.MountOptions{
+		AllowOther:    system,
+		FsName:        fsName,
+		Name:          fsName,
+		Options:       []string{"default_permissions"},
+		DisableXAttrs: true,
+		MaxWrite:      maxRead,
+		MaxBackground: 12,
+		DisableSplice: true, // content comes from memory, never from a file
+	}
+}
+
 // mountFuse mounts raw: as root by mount(2), otherwise through fusermount3. The library returns after it has answered
 // the kernel's first request, so that the mount is usable. This process must not access the mount itself: if it is
 // killed while it waits for its own answer, it never ends, and its readers hang.
@@ -94,6 +108,30 @@ func mountDirectly(path string, o *fuse.MountOptions) (fd int, err error) {
 		return -1, os.NewSyscallError("mount", err)
 	}
 	return fd, nil
+}
+
+// takeMount serves raw from a descriptor that MakeMount returned in another process.
+func takeMount(path string, mounted *os.File, raw fuse.RawFileSystem, o *fuse.MountOptions) (*fuse.Server, int, error) {
+	fd, err := unix.FcntlInt(mounted.Fd(), unix.F_DUPFD_CLOEXEC, 3) // the library needs a bare number
+	if err != nil {
+		return nil, -1, fmt.Errorf("mount %s: %w", path, err)
+	}
+	server, err := fuse.NewServer(raw, fmt.Sprintf("/dev/fd/%d", fd), o)
+	if err != nil {
+		return nil, -1, errors.Join(fmt.Errorf("mount %s: %w", path, err), unix.Close(fd))
+	}
+	return server, fd, nil
+}
+
+// stopServing ends the answers of a filesystem that this process cannot unmount. The descriptor's number gets an empty file in
+// its place, so that an answer that comes late reaches no reader. Readers wait until this process ends.
+func stopServing(fd int) error {
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	return unix.Dup3(null, fd, unix.O_CLOEXEC)
 }
 
 // fusermount returns the path of the program that mounts for users.

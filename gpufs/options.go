@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -18,6 +19,8 @@ type Options struct {
 	// System admits all users of the machine (allow_other); it requires root. Without it only the daemon's own user
 	// has access: FUSE refuses even root.
 	System bool
+	// Mounted is a descriptor of [MakeMount] in another process, which has mounted already; nil: Mount mounts. Mount closes it.
+	Mounted *os.File
 	// SelfOf returns the process of a calling thread, for the link named self; nil: no such link. FUSE gives only the
 	// thread's number, which the daemon may never have seen. SelfOf may therefore read that thread's status in /proc,
 	// which is the kernel's own memory, so that no process can delay it.

@@ -19,6 +19,7 @@ type Server struct {
 	state    *state
 	root     *dirNode
 	messages *messages
+	handed   int // descriptor of a mount that another process made; −1: this process has mounted
 	done     chan struct{}
 	unmount  func() error // unmountOnce, called at most once
 }
@@ -48,12 +49,15 @@ func (s *Server) Done() <-chan struct{} { return s.done }
 const unmountPatience = 500 * time.Millisecond
 
 // Unmount unmounts the filesystem even while it is in use: later reads of an open file fail. It removes the directory
-// if Mount made it. Further calls do nothing.
+// if Mount made it. A mount of another process stays until this process ends. Further calls do nothing.
 func (s *Server) Unmount() error { return s.unmount() }
 
 // unmountOnce does the work of Unmount.
 func (s *Server) unmountOnce() error {
 	s.messages.ending.Store(true)
+	if s.handed >= 0 {
+		return stopServing(s.handed)
+	}
 	ours, covered, err := s.atPoint()
 	switch {
 	case err != nil:

@@ -20,7 +20,7 @@ readonly units=(gpuarbd.service gpuarbd.socket)
 # text FILE TARGET: installs a unit or a configuration with this prefix in its paths.
 text() {
     install -d "$(dirname "$2")"
-    sed -e "s,=/usr/bin/,=$PREFIX/bin/,g" -e "s,/usr/share/doc/,$PREFIX/share/doc/,g" "$1" >"$2"
+    sed -e "s,\([=-]\)/usr/bin/,\1$PREFIX/bin/,g" -e "s,/usr/share/doc/,$PREFIX/share/doc/,g" "$1" >"$2"
     chmod 0644 "$2"
 }
 

@@ -75,7 +75,7 @@ type usageError struct{ error }
 
 func run(args []string, stdout, stderr io.Writer) int {
 	var o daemon.Options
-	var check, debug bool
+	var check, debug, makeMount, clearMount bool
 	var share string
 	var out bytes.Buffer // a buffer, because cobra ignores errors of writing its help
 	cmd := &cobra.Command{
@@ -107,6 +107,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 			if share != "" {
 				return writeShare(cmd, share)
 			}
+			switch {
+			case makeMount:
+				return daemon.MakeMount(o)
+			case clearMount:
+				return daemon.ClearMount(o)
+			}
 			level := slog.LevelInfo
 			if debug {
 				level = slog.LevelDebug
@@ -127,6 +133,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.StringVar(&o.Sysfs, "sysfs", "", "look for AMD's and Intel's devices below this directory instead of /sys")
 	f.BoolVar(&check, "check-config", false, "report every mistake in the configuration and exit")
 	f.BoolVar(&debug, "debug", false, "log every decision")
+	// Only systemd's unit uses these two.
+	f.BoolVar(&makeMount, "make-mount", false, "mount for the daemon that systemd starts next, and exit")
+	f.BoolVar(&clearMount, "clear-mount", false, "unmount what the last daemon has left, and exit")
+	_, _ = f.MarkHidden("make-mount"), f.MarkHidden("clear-mount")
 	f.StringVar(&share, shareFlag, "", "write the manual page and completions below this folder")
 	_ = f.MarkHidden(shareFlag) // only the build uses it; the flag exists, so the call cannot fail
 

@@ -9,14 +9,13 @@ import (
 // This file checks that no setting of the systemd units hides /gpu from users. figures_test.go checks that the
 // daemon does what its units promise.
 
-// hidesMount matches the settings that give a system unit a mount namespace of its own (systemd.exec(5)).
-// A mount inside it is invisible to the machine. ProtectClock= is included because it
-// restricts the list of devices, and so closes the GPUs.
-var hidesMount = regexp.MustCompile(`^(PrivateTmp|PrivateDevices|PrivateMounts|PrivateUsers|PrivateIPC|` +
-	`ProtectSystem|ProtectHome|ProtectProc|ProcSubset|ProtectKernel\w+|ProtectControlGroups|ProtectClock|` +
-	`ReadOnlyPaths|ReadWritePaths|InaccessiblePaths|ExecPaths|NoExecPaths|BindPaths|BindReadOnlyPaths|` +
-	`TemporaryFileSystem|RootDirectory|RootImage|MountFlags|MountAPIVFS|MountImages|ExtensionImages|` +
-	`PrivateNetwork|DynamicUser)=`)
+// closesMachine matches the settings with which a system unit would not see the machine's devices, processes or users
+// (systemd.exec(5)). ProtectClock= is included because it restricts the list of devices, and so closes the GPUs.
+var closesMachine = regexp.MustCompile(`^(PrivateDevices|PrivateUsers|PrivateIPC|ProtectProc|ProcSubset|ProtectClock|` +
+	`DeviceAllow|DevicePolicy|RootDirectory|RootImage|MountFlags|MountAPIVFS|PrivateNetwork|DynamicUser)=`)
+
+// makesMount matches the line by which another process mounts, because the unit has a mount namespace of its own.
+var makesMount = regexp.MustCompile(`(?m)^ExecStartPre=\+-/usr/bin/gpuarbd --make-mount$`)
 
 // dropsPrivileges matches the settings that set no-new-privileges in a user's unit. Under it the setuid
 // helper of FUSE cannot mount.
@@ -29,14 +28,17 @@ func TestUnitsLeaveTheMountVisible(t *testing.T) {
 		name   string
 		banned *regexp.Regexp
 	}{
-		{"systemd/gpuarbd.service", hidesMount},
+		{"systemd/gpuarbd.service", closesMachine},
 		{"systemd/user/gpuarbd.service", dropsPrivileges},
 	}
 	for _, test := range tests {
 		for line := range strings.Lines(read(t, test.name)) {
 			if test.banned.MatchString(line) {
-				t.Errorf("%s: %s keeps /gpu from being seen", test.name, strings.TrimSpace(line))
+				t.Errorf("%s: %s keeps /gpu from being seen, or the daemon from what it must see", test.name, strings.TrimSpace(line))
 			}
 		}
+	}
+	if !makesMount.MatchString(read(t, "systemd/gpuarbd.service")) {
+		t.Error("systemd/gpuarbd.service does not mount outside of its namespace")
 	}
 }

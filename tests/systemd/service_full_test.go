@@ -159,8 +159,9 @@ func (r *reader) look(status, text string) {
 }
 
 // nobodyThere are the errors of a read without a daemon: the filesystem is not mounted, the daemon behind
-// the mount has ended, or it ended during the read.
-var nobodyThere = []string{"No such file or directory", "Transport endpoint is not connected", "Software caused connection abort"}
+// the mount has ended, or it ended during the read. The kernel says "Input/output error" for a request that the daemon was taking
+// when it was killed.
+var nobodyThere = []string{"No such file or directory", "Transport endpoint is not connected", "Software caused connection abort", "Input/output error"}
 
 // end stops the reader and describes what it saw.
 func (r *reader) end() string {
