@@ -10,6 +10,7 @@
 #   tests/upgrade/build.mk    target previous
 #   tests/machines/build.mk   other machines
 #   slurm/build.mk            targets slurm, test-slurm
+#   kube/build.mk             targets kube, test-kube
 #   tools/packages/build.mk   the program that writes packages
 # `make test`, `make bench` and `make test-full` run the fragments' targets NAME-test, NAME-bench and
 # NAME-full. All built files lie under build/.
@@ -42,7 +43,7 @@ DESTDIR ?=
 
 include tools/lines.mk
 FRAGMENTS := cshim/build.mk tests/simcuda/build.mk tests/programs/build.mk tests/bench/build.mk \
-             tests/rig/build.mk tests/upgrade/build.mk tests/machines/build.mk tools/packages/build.mk slurm/build.mk
+             tests/rig/build.mk tests/upgrade/build.mk tests/machines/build.mk tools/packages/build.mk slurm/build.mk kube/build.mk
 C_TESTS := $(shell sed -n 's/^\([a-z-]*-test\):.*/\1/p' $(FRAGMENTS))
 FULL_STEPS := $(shell sed -n 's/^\([a-z-]*-full\):.*/\1/p' $(FRAGMENTS))
 C_BENCHES := $(shell sed -n 's/^\([a-z-]*-bench\):.*/\1/p' $(FRAGMENTS))

@@ -35,20 +35,28 @@ lint_gofmt() { sources '*.go' | xargs -r gofmt -l | empty 'not formatted'; }
 lint_vet() {
     "$GO" vet ./...
     "$GO" vet -tags full ./...
+    "$GO" -C kube vet ./...
     "$GO" vet -tags libcuda,cudart ./cshim/entrypoints
     if [ -d tests/gpu ]; then
         "$GO" vet -tags gpu ./tests/gpu/...
     fi
 }
 
-lint_staticcheck() { "$GO" tool staticcheck ./... && "$GO" tool staticcheck -tags full ./...; }
+lint_staticcheck() {
+    local check
+    check=$("$GO" tool -n staticcheck)
+    "$check" ./... && "$check" -tags full ./... && (cd kube && "$check" ./...)
+}
 
 lint_generated() { "$GO" run ./ipc/genlayout -i ipc/layout.go | diff -u cshim/core/wire.h -; }
 
 lint_modules() {
     "$GO" mod tidy -diff
     "$GO" mod verify
-    "$GO" -C tools/packages mod tidy -diff && "$GO" -C tools/packages mod verify
+    local module
+    for module in tools/packages kube; do
+        "$GO" -C "$module" mod tidy -diff && "$GO" -C "$module" mod verify
+    done
 }
 
 # Builds the packages that must work without cgo. Only packages that call a library of a vendor, or

@@ -5,14 +5,16 @@
 # targets in C_TESTS, one step each. Every benchmark runs once, as one step, so that it keeps
 # working. The Go tests run under the race detector. The last line is "N passed, N failed, N
 # skipped". The script fails if a test fails or is skipped. If packages are named, only their Go
-# tests run.
+# tests run. The Go module in kube/ is tested, too.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${C_TESTS:=}"
 passed=0
 failed=0
 
+module=()
 if [ "$#" -eq 0 ]; then
+    module=(kube)
     for target in $C_TESTS; do
         echo "== $target"
         if "$MAKE" -j"$(nproc)" --no-print-directory "$target"; then
@@ -38,5 +40,7 @@ fi
 # Most tests wait for a program or for the next reading of a device, so a processor can run several
 # of them.
 echo "== go test $*"
-"$GO" test -race -count=1 -parallel 6 -timeout 15m -json "$@" |
-    build/tools/testsum -passed "$passed" -failed "$failed"
+{
+    "$GO" test -race -count=1 -parallel 6 -timeout 15m -json "$@"
+    for m in "${module[@]}"; do "$GO" -C "$m" test -race -count=1 -timeout 15m -json ./...; done
+} | build/tools/testsum -passed "$passed" -failed "$failed"

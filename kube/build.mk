@@ -1,0 +1,11 @@
+# The plug-ins for Kubernetes. They are a Go module of their own, so that the modules of Kubernetes stay out of the daemon's.
+# Included by the top Makefile.
+
+.PHONY: kube
+kube: setup-build ## build the plug-ins for Kubernetes into build/kube/
+	$(call line,GO,$(BUILD)/kube)CGO_ENABLED=0 $(GO) -C kube build -trimpath -o $(abspath $(BUILD))/kube/ ./cmd/...
+
+.PHONY: test-kube
+test-kube: setup-test ## containers under gpuarb-nri, which a runtime of the test drives
+	@$(MAKE) --no-print-directory test-build
+	$(GO) -C kube test -race -count=1 ./...

@@ -1,0 +1,146 @@
+package nri
+
+// This file answers the events of the runtime. adjust.go changes containers.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/containerd/nri/pkg/api"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/kube/share"
+)
+
+// Plugin answers the events of a container runtime. The stub of NRI calls its methods, one at a time.
+type Plugin struct {
+	Sockets []string       // paths of the daemon's socket; the first that answers is used
+	Edits   string         // path of the CDI specification with the files that a container gets
+	Most    uint64         // most bytes of each GPU that an annotation alone gives
+	Cluster *share.Cluster // nil: only annotations name budgets
+	Within  time.Duration  // longest time for one event
+}
+
+// budget returns the budget of a container; false: none.
+func (p *Plugin) budget(ctx context.Context, pod *api.PodSandbox, c *api.Container) (share.Budget, bool, error) {
+	var granted share.Granted
+	if p.Cluster != nil && hasDevice(c) {
+		var err error
+		if granted, err = p.Cluster.Granted(ctx, pod.GetNamespace(), pod.GetName(), pod.GetUid(), c.GetName()); err != nil {
+			return share.Budget{}, false, err
+		}
+	}
+	return share.Compute(pod.GetAnnotations(), c.GetName(), granted, p.Most)
+}
+
+// name returns the name of a container's job.
+func name(pod *api.PodSandbox, c *api.Container) string {
+	return pod.GetNamespace() + "/" + pod.GetName() + "/" + c.GetName()
+}
+
+// CreateContainer gives a container with a budget the library.
+func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
+	ctx, stop := context.WithTimeout(ctx, p.Within)
+	defer stop()
+	_, has, err := p.budget(ctx, pod, c)
+	if err != nil || !has || bound(c) {
+		return nil, nil, p.failed("create", pod, c, err)
+	}
+	edits, err := share.ReadEdits(p.Edits)
+	if err != nil {
+		return nil, nil, p.failed("create", pod, c, err)
+	}
+	return adjustment(edits), nil, nil
+}
+
+// StartContainer opens the job of a container whose cgroup exists and whose first process does not run yet. An error keeps the container
+// from starting.
+func (p *Plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	ctx, stop := context.WithTimeout(ctx, p.Within)
+	defer stop()
+	return p.failed("start", pod, c, p.open(ctx, pod, c))
+}
+
+// open opens the job of a container that has a budget. If a hook has opened the job, the budget only lowers the cgroup's limit.
+func (p *Plugin) open(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	budget, has, err := p.budget(ctx, pod, c)
+	if err != nil || !has {
+		return err
+	}
+	client, err := ipc.DialAny(ctx, p.Sockets)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	cgroup := cgroupPath(c.GetLinux().GetCgroupsPath())
+	if bound(c) {
+		return client.SetCgroupLimit(ctx, cgroup, ipc.LimitRequest{Target: ipc.LimitCgroup, Set: ipc.SetMax, Device: ipc.AllDevices, Max: budget.Bytes})
+	}
+	binding := ipc.Binding{Cgroup: cgroup, Name: name(pod, c), Container: c.GetId(), Memory: budget.Bytes}
+	_, err = client.OpenBinding(ctx, binding, nil)
+	if errors.Is(err, ipc.StatusRange) { // the container was started again, and its last job still has the name
+		if _, closing := client.CloseBinding(ctx, ipc.UnbindRequest{Name: ipc.MakeName(ipc.BindingName(binding.Name))}); closing == nil {
+			_, err = client.OpenBinding(ctx, binding, nil)
+		}
+	}
+	if err == nil {
+		log.Printf("%s is held to %d bytes of each GPU (%s)", binding.Name, budget.Bytes, budget.Text)
+	}
+	return err
+}
+
+// StopContainer closes the job of a container whose processes have ended.
+func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) ([]*api.ContainerUpdate, error) {
+	return nil, p.RemoveContainer(ctx, pod, c)
+}
+
+// RemoveContainer closes the job of a container, if it still has one.
+func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
+	ctx, stop := context.WithTimeout(ctx, p.Within)
+	defer stop()
+	client, err := ipc.DialAny(ctx, p.Sockets)
+	if err != nil {
+		log.Printf("%s: its job stays open until its cgroup is gone: %v", name(pod, c), err)
+		return nil
+	}
+	defer client.Close()
+	account, err := client.CloseContainer(ctx, c.GetId())
+	switch {
+	case err == nil:
+		log.Printf("%s: %s", name(pod, c), account)
+	case !errors.Is(err, ipc.StatusNoSession):
+		log.Printf("%s: its job stays open until its cgroup is gone: %v", name(pod, c), err)
+	}
+	return nil
+}
+
+// Synchronize opens the jobs of containers that run already: the runtime calls it when the plug-in connects.
+func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+	of := make(map[string]*api.PodSandbox, len(pods))
+	for _, pod := range pods {
+		of[pod.GetId()] = pod
+	}
+	for _, c := range containers {
+		pod := of[c.GetPodSandboxId()]
+		if running := c.GetState() == api.ContainerState_CONTAINER_RUNNING; pod == nil || !running {
+			continue
+		}
+		if err := p.open(ctx, pod, c); err != nil {
+			log.Printf("%s runs and is not held to a budget: %v", name(pod, c), err)
+		}
+	}
+	return nil, nil
+}
+
+// failed adds to an error what was tried, and logs it.
+func (p *Plugin) failed(what string, pod *api.PodSandbox, c *api.Container, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("gpuarb: cannot %s %s: %w", what, name(pod, c), err)
+	log.Print(err)
+	return err
+}
