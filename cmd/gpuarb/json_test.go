@@ -42,6 +42,7 @@ var withoutJSON = map[string]string{
 	"run": "the output is the program's", "queue cancel": "it prints nothing", "enable": "it prints what it does, for people; status has the data",
 	"disable": "as enable", "completion": "a shell's script", "help": "for people", "top": "a screen; ps, jobs and devices have its data",
 	"metrics": "Prometheus' format", "job open": "it prints one number", "job close": "it prints a sentence",
+	"cdi generate": "it prints JSON in the format of CDI",
 }
 
 // key is a row of a table in docs/reference/json.md.

@@ -35,10 +35,11 @@ func (i installation) from(t testing.TB, build string) {
 	}
 }
 
-// command returns the path of the installed gpuarb, and library that of its library.
+// command returns the path of the installed gpuarb.
 func (i installation) command() string { return filepath.Join(i.prefix, "bin/gpuarb") }
-func (i installation) folder() string  { return filepath.Join(i.prefix, "lib/gpuarb") }
-func (i installation) library() string { return filepath.Join(i.folder(), "libgpuarb.so") }
+
+// folder returns the folder of the installed library.
+func (i installation) folder() string { return filepath.Join(i.prefix, "lib/gpuarb") }
 
 // image makes a root folder with only the test program, the programs more, their libraries and the driver.
 func image(t testing.TB, m *rig.Machine, more ...string) string {
