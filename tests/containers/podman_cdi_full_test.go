@@ -128,7 +128,7 @@ func TestFullPodmanUpgrade(t *testing.T) {
 	p := b.exec("one", nil)
 	p.Want("alloc a 32M", "ok")
 	b.from(t, newer(t, b))
-	if now := sum(inside...); now == old || now != sum("sha256sum", b.library()) {
+	if now := sum(inside...); now == old || now != sum("sha256sum", filepath.Join(b.folder(), "libgpuarb.so")) {
 		t.Errorf("the container has the library %s, before the installation %s", now, old)
 	}
 	p.Want("alloc b 8M", "ok") // of the old library
