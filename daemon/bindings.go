@@ -165,7 +165,7 @@ func (d *Daemon) checkBindings(in ...string) {
 		case b.until == ipc.UntilClosed:
 		case b.gone():
 			ended[j] = "its folder is gone"
-		case in == nil && b.until == ipc.UntilIdle && !populated(b.dir):
+		case in == nil && b.until == ipc.UntilIdle && !b.populated():
 			if d.now().Sub(b.used) >= b.idle {
 				ended[j] = "no process was in it for " + b.idle.String()
 			}
@@ -190,14 +190,20 @@ func (d *Daemon) checkBindings(in ...string) {
 	}
 }
 
-// gone reports whether the folder of the cgroup is gone, or was made again, in all hierarchies. The mount at which it was
-// found may have gone alone.
-func (b *binding) gone() bool {
+// gone reports whether the folder of the cgroup is gone, or was made again, in all hierarchies.
+func (b *binding) gone() bool { return b.where() == "" && hierarchies() != nil }
+
+// where returns the present path of the cgroup's folder; "": there is none. The mount at which it was found may have gone alone.
+func (b *binding) where() string {
 	if inodeAt(b.dir) == b.folder {
-		return false
+		return b.dir
 	}
-	points := hierarchies()
-	return points != nil && !slices.ContainsFunc(points, func(point string) bool { return inodeAt(filepath.Join(point, b.path)) == b.folder })
+	for _, point := range hierarchies() {
+		if dir := filepath.Join(point, b.path); inodeAt(dir) == b.folder {
+			return dir
+		}
+	}
+	return ""
 }
 
 // bindingsAround returns a copy of the open bindings around these cgroups, or of all if none is given.
@@ -231,13 +237,20 @@ func (d *Daemon) closeBindingLocked(j *job) {
 	d.endRunnerLocked(j)
 }
 
-// populated reports whether a process is in a cgroup or below it. It returns true if that cannot be read.
-func populated(dir string) bool {
+// populated reports whether a process is in the cgroup or below it. It returns true if that cannot be read.
+func (b *binding) populated() bool {
+	dir := b.where()
+	if dir == "" {
+		return true
+	}
 	if events, err := os.ReadFile(filepath.Join(dir, "cgroup.events")); err == nil {
 		return !strings.Contains(string(events), "populated 0")
 	}
 	found := errors.New("found")
 	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		if err != nil && at == dir {
+			return err
+		}
 		if err != nil || !e.IsDir() {
 			return nil // the cgroup may just have been removed
 		}

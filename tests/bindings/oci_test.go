@@ -127,3 +127,21 @@ func TestUntilIdle(t *testing.T) {
 func named(m *rig.Machine, name string) bool {
 	return slices.ContainsFunc(m.Snapshot().Jobs, func(j figures.JobState) bool { return j.Name == name })
 }
+
+// TestIdleThoughAMountIsGone: a cgroup with a process stays bound when the mount at which the daemon first found it is gone.
+func TestIdleThoughAMountIsGone(t *testing.T) {
+	m := machine(t, "400M", "")
+	var box *rig.Cgroup
+	t.Run("mounted first", func(t *testing.T) {
+		machine(t, "400M", "").CgroupV1() // the same hierarchy, unmounted with this machine
+		box = m.CgroupV1()
+		p := m.Interact(box.In(m.Command(m.Env(), rig.Build(m.T, "programs/cudaprog-dlsym"), "-")))
+		p.PID() // it runs in its cgroup
+		job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "50M", "--until", "idle=1s", "--name", "busy")
+	})
+	job(t, m, 0, "", "open", "--cgroup", m.Below(box, "other").Path, "--memory", "50M", "--until", "idle=1s", "--name", "empty")
+	rig.Eventually(t, "the empty one closes", func() bool { return !named(m, "empty") })
+	if !named(m, "busy") {
+		t.Error("a job closed while a process was in its cgroup")
+	}
+}
