@@ -1,6 +1,6 @@
 package nri
 
-// This file gives a container the library, and tells which containers have a GPU.
+// This file makes the change that gives a container the library. It also tells whether a container has a GPU or a device of gpuarb.
 
 import (
 	"strings"
@@ -23,7 +23,7 @@ func adjustment(edits share.Edits) *api.ContainerAdjustment {
 	return a
 }
 
-// bound reports whether a CDI device of gpuarb opens the job of a container: its hook does what this plug-in would.
+// bound reports whether a container has a CDI device of gpuarb. The device's hook opens the job, so that this plug-in does not.
 func bound(c *api.Container) bool {
 	for _, d := range c.GetCDIDevices() {
 		if strings.HasPrefix(d.GetName(), share.Kind) {
@@ -33,8 +33,8 @@ func bound(c *api.Container) bool {
 	return false
 }
 
-// hasDevice reports whether a container may have been given a GPU. Only then the API server is asked for its claims and resources, so that
-// pods without a GPU, such as the API server's own, start without it.
+// hasDevice reports whether a container may have been given a GPU. Only then is the API server asked for claims and resources, so that
+// pods without a GPU, such as the pod of the API server, start while it does not answer.
 func hasDevice(c *api.Container) bool {
 	for _, d := range c.GetLinux().GetDevices() {
 		if strings.HasPrefix(d.GetPath(), "/dev/nvidia") || strings.HasPrefix(d.GetPath(), "/dev/dri/") {

@@ -7,8 +7,8 @@ import (
 
 // This file translates the runtime's name of a cgroup.
 
-// cgroupPath returns the path of a container's cgroup as in /proc/PID/cgroup. The runtime names it so with the driver cgroupfs, and as
-// SLICE:PREFIX:NAME with the driver systemd. A slice a-b.slice lies in a.slice (systemd.slice(5)).
+// cgroupPath returns the path of a container's cgroup as in /proc/PID/cgroup. With the cgroup driver cgroupfs the runtime gives that
+// path; with the driver systemd it gives SLICE:PREFIX:NAME. A slice a-b.slice lies in a.slice (systemd.slice(5)).
 func cgroupPath(name string) string {
 	parts := strings.Split(name, ":")
 	if len(parts) != 3 {

@@ -19,12 +19,12 @@ import (
 type Plugin struct {
 	Sockets []string       // paths of the daemon's socket; the first that answers is used
 	Edits   string         // path of the CDI specification with the files that a container gets
-	Most    uint64         // most bytes of each GPU that an annotation alone gives
+	Most    uint64         // most bytes of each GPU for an annotation alone; share.Unlimited: no maximum
 	Cluster *share.Cluster // nil: only annotations name budgets
 	Within  time.Duration  // longest time for one event
 }
 
-// budget returns the budget of a container; false: none.
+// budget returns the budget of a container, or false if nothing names a budget.
 func (p *Plugin) budget(ctx context.Context, pod *api.PodSandbox, c *api.Container) (share.Budget, bool, error) {
 	var granted share.Granted
 	if p.Cluster != nil && hasDevice(c) {
@@ -64,7 +64,8 @@ func (p *Plugin) StartContainer(ctx context.Context, pod *api.PodSandbox, c *api
 	return p.failed("start", pod, c, p.open(ctx, pod, c))
 }
 
-// open opens the job of a container that has a budget. If a hook has opened the job, the budget only lowers the cgroup's limit.
+// open opens the job of a container that has a budget. If a hook of a CDI device has opened the job, open sets the budget as the limit of
+// the container's cgroup instead.
 func (p *Plugin) open(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	budget, has, err := p.budget(ctx, pod, c)
 	if err != nil || !has {
@@ -81,7 +82,7 @@ func (p *Plugin) open(ctx context.Context, pod *api.PodSandbox, c *api.Container
 	}
 	binding := ipc.Binding{Cgroup: cgroup, Name: name(pod, c), Container: c.GetId(), Memory: budget.Bytes}
 	_, err = client.OpenBinding(ctx, binding, nil)
-	if errors.Is(err, ipc.StatusRange) { // the container was started again, and its last job still has the name
+	if errors.Is(err, ipc.StatusRange) { // a job of the container's earlier start still has the name
 		if _, closing := client.CloseBinding(ctx, ipc.UnbindRequest{Name: ipc.MakeName(ipc.BindingName(binding.Name))}); closing == nil {
 			_, err = client.OpenBinding(ctx, binding, nil)
 		}

@@ -25,7 +25,7 @@ import (
 )
 
 // This file drives the plug-in as a runtime does, through NRI's own package for runtimes. The daemon, the cgroups and the programs in
-// them are real. The oracle is the driver's count.
+// them are real; there are no containers, so that the test itself preloads the library. The oracle is the simulated driver's count.
 
 // runtime is a container runtime with the plug-in connected.
 type runtime struct {
@@ -78,7 +78,7 @@ func (r *runtime) connect(t *testing.T, p *nri.Plugin) {
 	rig.Eventually(t, "the runtime has the plug-in", func() bool { return r.synced.Load() > before })
 }
 
-// edits writes the file that `gpuarb cdi generate` writes, with a folder of the machine.
+// edits writes a file like that of `gpuarb cdi generate`, with one mount and one variable. Returns its path.
 func edits(t *testing.T, m *rig.Machine) string {
 	t.Helper()
 	path := filepath.Join(m.Dir, "gpuarb.json")

@@ -14,12 +14,12 @@ import (
 // `memory.gpuarb.dev/main: 4Gi`. Without a container's name it holds for each container of the pod.
 const Annotation = "memory.gpuarb.dev"
 
-// Unlimited is the budget of a container that only rules of the daemon limit.
+// Unlimited is the node's maximum for annotations if there is none (Compute).
 const Unlimited = math.MaxUint64
 
-// Granted are the bytes of each GPU that the cluster gave a container. Zero: it gave none.
+// Granted has the bytes that a claim or a resource gave a container. Zero: nothing.
 type Granted struct {
-	Bytes uint64
+	Bytes uint64 // bytes of each GPU
 	By    string // what gave them, for messages: "claim gpu", "nvidia.com/gpumem"
 }
 
@@ -29,7 +29,7 @@ type Budget struct {
 	Text  string // where it comes from, for messages
 }
 
-// Compute returns the budget of a container; false: nothing names one. most is the node's maximum for containers that name a budget
+// Compute returns the budget of a container, or false if nothing names a budget. most is the node's maximum for containers that name a budget
 // by annotation alone, in bytes. An annotation that is not a positive quantity is an error.
 func Compute(annotations map[string]string, container string, granted Granted, most uint64) (Budget, bool, error) {
 	key := Annotation + "/" + container

@@ -15,10 +15,11 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Driver is the name of gpuarb's own DRA driver. Its claims bring hooks that open the job, so that they are left out here.
+// Driver is the name that is kept for a DRA driver of gpuarb, which does not exist yet. Its claims are left out here, because its
+// containers are to have hooks that open the job.
 const Driver = "gpu.gpuarb.dev"
 
-// Unit says how many bytes one of a resource stands for.
+// Unit is a resource that stands for GPU memory, with the bytes of one unit of it.
 type Unit struct {
 	Resource string // name of an extended resource, or of an annotation with a number
 	Bytes    uint64
@@ -44,10 +45,10 @@ type Cluster struct {
 func (c *Cluster) Granted(ctx context.Context, namespace, pod, uid, container string) (Granted, error) {
 	p, err := c.Client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {
-		return Granted{}, fmt.Errorf("the API server does not tell about pod %s/%s: %w", namespace, pod, err)
+		return Granted{}, fmt.Errorf("pod %s/%s cannot be read from the API server: %w", namespace, pod, err)
 	}
 	if string(p.UID) != uid {
-		return Granted{}, fmt.Errorf("pod %s/%s is another one now: its UID is %s, and this one's is %s", namespace, pod, p.UID, uid)
+		return Granted{}, fmt.Errorf("pod %s/%s was replaced: the API server has UID %s, and the runtime has UID %s", namespace, pod, p.UID, uid)
 	}
 	spec := find(p, container)
 	if spec == nil {
@@ -64,7 +65,7 @@ func (c *Cluster) Granted(ctx context.Context, namespace, pod, uid, container st
 	return granted, nil
 }
 
-// least returns the smaller of two; zero is none.
+// least returns the smaller of g and other. Zero bytes mean that nothing was given, so that the other one is returned.
 func (g Granted) least(other Granted) Granted {
 	if other.Bytes == 0 || g.Bytes != 0 && g.Bytes <= other.Bytes {
 		return g
@@ -72,7 +73,7 @@ func (g Granted) least(other Granted) Granted {
 	return other
 }
 
-// find returns a container of a pod, of whatever kind; nil: there is none.
+// find returns a container, init container or ephemeral container of a pod by its name; nil: there is none.
 func find(p *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		for i := range list {
@@ -89,7 +90,8 @@ func find(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// byResource returns what the configured resources give a container: its limits, else an annotation of that name of its pod.
+// byResource returns the least that a configured resource gives a container: the resource's limit, or else the pod's annotation of
+// that name. An annotation that is not a positive quantity counts as not given.
 func (c *Cluster) byResource(p *corev1.Pod, spec *corev1.Container) (granted Granted) {
 	for _, unit := range c.Units {
 		n := uint64(0)
@@ -103,7 +105,7 @@ func (c *Cluster) byResource(p *corev1.Pod, spec *corev1.Container) (granted Gra
 	return granted
 }
 
-// times multiplies, and returns the largest number instead of one that does not fit.
+// times returns n times unit, or math.MaxInt64 if the product is larger.
 func times(n, unit uint64) uint64 {
 	if unit != 0 && n > math.MaxInt64/unit {
 		return math.MaxInt64
@@ -120,7 +122,7 @@ func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, use corev1.Resourc
 	}
 	claim, err := c.Client.ResourceV1().ResourceClaims(p.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("the API server does not tell about claim %s/%s: %w", p.Namespace, name, err)
+		return 0, fmt.Errorf("claim %s/%s cannot be read from the API server: %w", p.Namespace, name, err)
 	}
 	if claim.Status.Allocation == nil {
 		return 0, fmt.Errorf("claim %s/%s is not allocated yet", p.Namespace, name)
@@ -140,7 +142,7 @@ func uses(use corev1.ResourceClaim, r resourcev1.DeviceRequestAllocationResult) 
 	return use.Request == "" || r.Request == use.Request || strings.HasPrefix(r.Request, use.Request+"/")
 }
 
-// claimName returns the name of the claim that a pod knows under another name; "": not made yet, or unknown.
+// claimName returns the object name of a claim that the pod's specification calls name; "": the claim is not made yet, or unknown.
 func claimName(p *corev1.Pod, name string) string {
 	for _, c := range p.Spec.ResourceClaims {
 		if c.Name == name && c.ResourceClaimName != nil {

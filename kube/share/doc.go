@@ -1,7 +1,8 @@
-// Package share says what a container on a node is given: how many bytes of each GPU, and which files.
+// Package share computes what a container on a node gets: how many bytes of each GPU, and which variables and mounts.
 //
-// budget.go reads the bytes from the pod and from the claims of the cluster. edits.go reads the files from the CDI specification that
-// `gpuarb cdi generate` wrote on the node. Package nri uses both.
+// cluster.go reads from the API server what claims and resources gave the container. budget.go computes the budget from that and from
+// the pod's annotations. edits.go reads the variables and mounts from the CDI specification that `gpuarb cdi generate` wrote on the
+// node. Package nri uses all of them.
 //
-// The package asks the API server of the cluster, and nothing else. It does not know the daemon.
+// The package asks the API server, and never the daemon.
 package share

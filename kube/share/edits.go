@@ -1,7 +1,7 @@
 package share
 
-// This file reads what every container is given from the node's CDI specification. So the list of files has one source,
-// `gpuarb cdi generate`.
+// This file reads the variables and mounts of a container with a budget from the node's CDI specification, so that
+// `gpuarb cdi generate` alone decides them.
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 // open its job.
 const Kind = "gpuarb.dev/"
 
-// Edits are the variables and mounts of every container.
+// Edits are the variables and mounts that each container with a budget gets.
 type Edits struct {
 	Env    []string `json:"env"`
 	Mounts []Mount  `json:"mounts"`

@@ -30,6 +30,7 @@ type options struct {
 	within                                   time.Duration
 }
 
+// flags reads the command line. It exits if a flag is wrong.
 func flags() (o options) {
 	flag.StringVar(&o.runtime, "runtime", "/var/run/nri/nri.sock", "socket of the runtime's plug-ins")
 	flag.StringVar(&o.index, "index", "50", "place among the runtime's plug-ins, two digits")
@@ -47,7 +48,7 @@ func flags() (o options) {
 	return o
 }
 
-// cluster connects to the API server; nil: none is asked.
+// cluster returns a client of the API server; nil: --api is none. It does not connect yet.
 func (o *options) cluster() (*share.Cluster, error) {
 	var config *rest.Config
 	var err error
@@ -66,6 +67,7 @@ func (o *options) cluster() (*share.Cluster, error) {
 	return &share.Cluster{Client: client, Units: o.units}, err
 }
 
+// run connects the plug-in to the runtime, and returns when a signal or the runtime ends it.
 func run() error {
 	o := flags()
 	if flag.NArg() > 0 {
