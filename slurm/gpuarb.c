@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A SPANK plug-in of Slurm's. It gives --gpu-mem to srun, sbatch and salloc. On each node it binds
-// the job to a budget of device memory before the first process exists. The budget is the job's
-// shards times share= of plugstack.conf; without shards and GPUs it is default=.
+// A SPANK plug-in of Slurm. It adds the option --gpu-mem to srun, sbatch and salloc. On each node
+// it binds the job to a budget of device memory before the job's first process exists. The budget
+// is the job's shards times share= of plugstack.conf. A job with whole GPUs has no limit, and a job
+// without shards and GPUs has the budget default=. --gpu-mem lowers the budget. prolog and epilog
+// in this folder check the daemon before a job and close the job after it.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -21,7 +23,7 @@ SPANK_PLUGIN(gpuarb, 1);
 #define UNUSED __attribute__((unused))
 #define UNLIMITED UINT64_MAX
 #define MOST (1ULL << 50) // the largest size that is read
-#define WAIT_MS 30000     // the longest time that gpuarb may be silent before it ends
+#define WAIT_MS 30000     // the longest wait for output of gpuarb, or for its end
 
 static struct {
     const char *gpuarb; // the command's absolute path
@@ -29,7 +31,7 @@ static struct {
     uint64_t without;   // bytes of a job without shards and GPUs
 } settings = {"/usr/bin/gpuarb", 1ULL << 30, 0};
 
-static uint64_t wanted = UNLIMITED; // --gpu-mem
+static uint64_t wanted = UNLIMITED; // bytes of --gpu-mem; UNLIMITED: not given
 static int mistaken;                // --gpu-mem or a setting was wrong: the step must fail
 
 // Reads a size such as 512M or 4G, or bytes. Returns 0 if the text is a size.
@@ -47,7 +49,8 @@ static int read_size(const char *text, uint64_t *bytes) {
     return 0;
 }
 
-// Reads the value of --gpu-mem. Slurm calls this where the user gives it, and again on the node.
+// Reads the value of --gpu-mem. Slurm calls this in the user's srun, sbatch or salloc, and again on
+// the node.
 static int gpu_mem(int UNUSED val, const char *text, int UNUSED remote) {
     if (text && read_size(text, &wanted) == 0)
         return 0;
@@ -73,7 +76,8 @@ int slurm_spank_init(spank_t sp, int ac, char **av) {
             mistaken = 1;
     }
     if (mistaken)
-        slurm_error("gpuarb: plugstack.conf takes gpuarb=/PATH share=SIZE default=SIZE");
+        slurm_error("gpuarb: wrong argument in plugstack.conf. Write gpuarb=/PATH, share=SIZE "
+                    "or default=SIZE, with sizes such as 512M or 4G");
     return mistaken || spank_option_register(sp, &option) != ESPANK_SUCCESS ? -1 : 0;
 }
 
@@ -93,7 +97,7 @@ static void execute(char *const args[], int out) {
     _exit(127);
 }
 
-// Runs gpuarb and returns 0 if it succeeded. Otherwise its output is the step's error.
+// Runs gpuarb. Returns 0 if it succeeded; otherwise logs the first line of its output as an error.
 static int run(char *const args[]) {
     char said[1024] = "", more[1024];
     int ends[2], status = -1;
@@ -105,7 +109,7 @@ static int run(char *const args[]) {
     close(ends[1]);
     struct pollfd from = {.fd = ends[0], .events = POLLIN};
     ssize_t n = 1;
-    for (char *to = said; pid > 0 && n > 0; to = more) // the first output says what was wrong
+    for (char *to = said; pid > 0 && n > 0; to = more) // only the first output is kept
         n = poll(&from, 1, WAIT_MS) == 1 ? read(ends[0], to, sizeof said - 1) : -1;
     close(ends[0]);
     if (pid > 0 && n < 0)
@@ -133,8 +137,8 @@ static uint64_t count(const char *text, const char *name) {
     return sum;
 }
 
-// Asks the controller what the job has on this node, because a step's environment is its user's.
-// Writes the job's budget and name.
+// Asks slurmctld what the job has on this node, because a user can change a step's environment.
+// Writes the job's budget and name. Returns 0, or -1 after an error.
 static int ask(uint32_t id, uint64_t *bytes, char name[64]) {
     job_info_msg_t *message = NULL;
     char host[256] = "";
@@ -144,7 +148,7 @@ static int ask(uint32_t id, uint64_t *bytes, char name[64]) {
     }
     slurm_job_info_t *job = message->job_array;
     hostlist_t nodes = slurm_hostlist_create(job->nodes);
-    uint32_t index = 0; // -1 of a node that is not found is beyond the last one
+    uint32_t index = 0; // if the node is not found, -1 becomes an index beyond the last entry
     if (job->gres_detail_cnt > 1 && gethostname(host, sizeof host - 1) == 0)
         index = (uint32_t)slurm_hostlist_find(nodes, strtok(host, "."));
     slurm_hostlist_destroy(nodes);
@@ -159,7 +163,7 @@ static int ask(uint32_t id, uint64_t *bytes, char name[64]) {
     return 0;
 }
 
-// Writes the path of the job's cgroup, which is that of this process up to job_ID.
+// Writes the path of the job's cgroup: the part of this process's cgroup path up to job_ID.
 static int job_cgroup(uint32_t id, char path[1024]) {
     char part[32];
     int length = snprintf(part, sizeof part, "/job_%u", id);
@@ -179,7 +183,7 @@ static int job_cgroup(uint32_t id, char path[1024]) {
     return 0;
 }
 
-// Opens the job, in each step of it. Slurm calls this as root before the step has processes.
+// Opens the job. Slurm calls this as root for each step, before the step has processes.
 int slurm_spank_init_post_opt(spank_t sp, int UNUSED ac, char UNUSED **av) {
     char cgroup[1024], name[64], memory[32] = "100%", limit[48];
     uint32_t id;
@@ -189,7 +193,7 @@ int slurm_spank_init_post_opt(spank_t sp, int UNUSED ac, char UNUSED **av) {
     if (mistaken || spank_get_item(sp, S_JOB_ID, &id) || ask(id, &bytes, name) ||
         job_cgroup(id, cgroup))
         return -1;
-    if (bytes != UNLIMITED) // `job open` takes no 0; the limit does
+    if (bytes != UNLIMITED) // `job open` refuses 0: open with 1 byte, then set memory.max=0
         snprintf(memory, sizeof memory, "%llu", (unsigned long long)bytes + !bytes);
     uint64_t most = wanted < bytes ? wanted : bytes;
     snprintf(limit, sizeof limit, "memory.max=%llu", (unsigned long long)most);

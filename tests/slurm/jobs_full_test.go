@@ -10,14 +10,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// This file has the days of users: jobs, arrays and steps, and how they end. machine_test.go makes the machine.
+// This file submits jobs, arrays and steps as users, and ends them in several ways. machine_test.go makes the machine.
 
 // shards returns how many bytes a program can allocate in shards of 1 GiB, beside its context. A context takes 64 MiB of the
 // simulated driver, and counts in the budget.
 func shards(n int) int { return n<<30 - 64<<20 }
 
-// TestFullJobs runs four jobs of two users at a time. Each is held to its shards to the byte, and the Epilog tells
-// what it had.
+// TestFullJobs runs four jobs of two users at a time. Each is held to its shards to the byte, and the Epilog prints the
+// most that it held.
 func TestFullJobs(t *testing.T) {
 	h := boot(t)
 	var jobs []*job

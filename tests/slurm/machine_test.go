@@ -120,7 +120,7 @@ func (h *host) fill() {
 	write(0o600, "munge/munge.key", string(key))
 }
 
-// here runs a command on this machine.
+// here runs a command outside the namespaces of the test's machine.
 func (h *host) here(name string, args ...string) {
 	h.t.Helper()
 	if out, err := bounded.Command(h.t, bounded.Patience, name, args...).CombinedOutput(); err != nil {
@@ -128,8 +128,8 @@ func (h *host) here(name string, args ...string) {
 	}
 }
 
-// begin starts the script that keeps the namespaces. The script ends when its standard input does, so it is not bounded
-// as other commands are: it must outlive a test that is killed, to clean up.
+// begin starts the script that keeps the namespaces. The script ends when its standard input ends. It has no time limit as
+// other commands have, because it must outlive a test that is killed, and clean up.
 func (h *host) begin() {
 	h.t.Helper()
 	cmd := exec.Command("./machine.sh", h.dir, h.node)
