@@ -1,6 +1,7 @@
 package main
 
-// This file has `gpuarb cdi generate`. Package container says what is written.
+// This file has `gpuarb cdi generate`, and the advice that `gpuarb run` prints before it starts a
+// container engine. Package container has the contents of the CDI file, and the flags.
 
 import (
 	"errors"
@@ -27,15 +28,15 @@ func (a *app) cdiCommand() *cobra.Command {
 		Short: "print the CDI devices gpuarb.dev/memory=…, or write them to a file",
 		Long: `Prints a file for podman, docker, containerd and CRI-O, in the format CDI ` + container.Version + `. With it
     podman run --device gpuarb.dev/memory=4G …
-starts a container whose programs have 4 GiB of GPU memory together. There is a device for each of many sizes; for
-another size take the device annotation, and name the size in an annotation of the container. With the device all the container is
-bound and shown by name, and has no limit but those of the rules. Each container gets the library, the daemon's socket and the
-loader's list, all read-only. Before the container starts, gpuarb job open --oci opens its job; the container is not
+starts a container whose programs have 4 GiB of GPU memory together. There is a device for each of many sizes. For
+another size use the device gpuarb.dev/memory=annotation, and name the size in an annotation of the container. With the
+device gpuarb.dev/memory=all the container is shown by name, and only the rules limit it. Each container gets the library,
+the daemon's socket and a file /etc/ld.so.preload, all read-only. Before the container starts, gpuarb job open --oci opens its job; the container is not
 created if that fails.
 
 Engines read /etc/cdi and /var/run/cdi. The file names the paths of this installation and of the socket: write it again
-if they change. Where the daemon is, and whether it runs, does not matter for this command. Only containers that root's
-engine starts can be bound; gpuarb run -- podman run … says what to write for others.`,
+if they change. The daemon need not run for this command. Only containers that root's engine starts can use the
+devices; gpuarb run -- podman run … prints the flags for other containers.`,
 		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if command.Flags().Changed("output") && filepath.Ext(output) != ".json" {
@@ -76,7 +77,8 @@ func (a *app) cdiGenerate(output string) error {
 	return a.printf("%s", text)
 }
 
-// rootAdvice adds to an error of a file that the user may not write what to do.
+// rootAdvice returns the end of a message about err: what to do if the user may not write the file,
+// else nothing.
 func rootAdvice(err error) string {
 	if errors.Is(err, os.ErrPermission) && os.Getuid() != 0 {
 		return "; only root may write there: sudo gpuarb cdi generate --output FILE"
@@ -84,8 +86,8 @@ func rootAdvice(err error) string {
 	return ""
 }
 
-// systemSocket returns the socket of the daemon that containers are bound by. It is never that of a
-// user's own daemon, unless that is named: only root may bind a container.
+// systemSocket returns the socket of the system's daemon, unless --socket or GPUARB_SOCKET names
+// another one. It does not look for a user's own daemon, because only root may bind a container.
 func (a *app) systemSocket() string {
 	if a.socket != "" {
 		return a.socket
@@ -96,7 +98,8 @@ func (a *app) systemSocket() string {
 	return ipc.SystemSocket
 }
 
-// containerShare returns what containers are given with this installation and a daemon's socket.
+// containerShare returns the mounts and variables of a container, for this installation and a
+// daemon's socket.
 func (a *app) containerShare(socket string) (container.Share, error) {
 	library, err := a.library()
 	if err != nil {
@@ -108,9 +111,9 @@ func (a *app) containerShare(socket string) (container.Share, error) {
 	return container.NewShare(library, socket)
 }
 
-// adviseFlags says before a container engine starts which flags put the container's programs into
-// the job. It says nothing if the command line has them. The command line stays as it is. environ
-// is the engine's environment, which names the socket.
+// adviseFlags prints the flags that put the container's programs into the job, before the engine
+// starts. It prints nothing if args has all of them, and never changes args. environ is the
+// engine's environment, which names the socket.
 func (a *app) adviseFlags(environ []string, engine string, args []string) {
 	socket, _ := shim.LookupEnv(environ, "GPUARB_SOCKET")
 	share, err := a.containerShare(socket)

@@ -14,13 +14,15 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has podman over a machine's own installation of gpuarb and its CDI devices. podman_cdi_full_test.go and the
-// files beside it play what containers do. The oracle is what the driver has given out.
+// This file makes a machine with an installation of gpuarb, its CDI devices and podman. podman_cdi_full_test.go,
+// libc_full_test.go and rootless_full_test.go start containers on it. The oracle is the simulated driver's count.
 
-// podmanWords starts podman on any machine: Debian's crun refuses what runc takes.
+// podmanWords are the first words of a podman command that works on any machine. It names runc, because Debian's crun
+// refuses some containers that runc starts.
 var podmanWords = []string{"podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs"}
 
-// runWords lets a container start on any machine: the host's network, and limits that a container may set.
+// runWords are the flags with which podman run works on any machine: the host's network, and limits that a container
+// may set.
 var runWords = []string{"--network", "host", "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"}
 
 // box is a machine with podman. Podman runs in a mount namespace whose /run is the box's own, with gpuarb's devices in
@@ -32,6 +34,7 @@ type box struct {
 	root   string   // root folder of containers
 }
 
+// newBox makes a machine with podman, and removes its containers and files at the end of the test.
 func newBox(t *testing.T) *box {
 	t.Helper()
 	removeAfter(t, "/dev/shm/libpod_lock") // podman's file for locks; podman makes it again if needed
@@ -67,6 +70,7 @@ func (b *box) must(words ...string) string {
 	return strings.TrimSpace(r.Stdout)
 }
 
+// podman returns the words of a podman command that keeps its containers in the box's folder.
 func (b *box) podman(words ...string) []string {
 	store := filepath.Join(b.Dir, "store")
 	return append(append(podmanWords[:len(podmanWords):len(podmanWords)], "--root", store, "--runroot", store+"-run"), words...)

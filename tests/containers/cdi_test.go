@@ -163,7 +163,7 @@ func TestCDIFile(t *testing.T) {
 	if r := generate("--output", path+".txt"); r.Code != 2 || !strings.Contains(r.Stderr, "ends in .json") {
 		t.Errorf("another name: %+v", r)
 	}
-	if r := generate("--socket", "gpuarb.sock"); r.Code != 1 || !strings.Contains(r.Stderr, "no absolute path") {
+	if r := generate("--socket", "gpuarb.sock"); r.Code != 1 || !strings.Contains(r.Stderr, "not an absolute path") {
 		t.Errorf("a relative socket: %+v", r)
 	}
 	if err := os.Remove(filepath.Join(i.folder(), "container/ld.so.preload")); err != nil {
@@ -212,8 +212,8 @@ func inode(t *testing.T, path string) uint64 {
 	return s.Ino
 }
 
-// TestMarkerClosesTheLoss checks a program that starts without a daemon: where the marker lies beside the library, it
-// gets no memory, whatever its environment says. The daemon's word counts as soon as there is one.
+// TestMarkerClosesTheLoss starts programs without a daemon. If the marker lies beside the library, they get no memory,
+// whatever GPUARB_ON_LOSS says. Once a daemon has answered, the daemon's on_loss counts.
 func TestMarkerClosesTheLoss(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Config: "schema_version = 1\n[defaults]\non_loss = \"open\"\n"})

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file plays the commands of docs/admin/containers.md with Docker, in an engine that it starts.
+// This file runs the commands of docs/admin/containers.md, section "By hand", with a dockerd that it starts.
 // podman_full_test.go has the part that all engines share.
 
 // TestFullDocker runs the page's commands with docker, in an engine of the test's own.

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file reads the flags that `gpuarb run` prints before a container engine. The engine is a program that prints
-// its arguments; rootless_full_test.go gives the flags to a real one.
+// This file checks the flags that `gpuarb run` prints before it starts a container engine. The engine is a script that
+// prints its arguments. rootless_full_test.go gives the flags to a real podman.
 
 // flagsOf runs an engine under gpuarb run, and returns the flags that were advised, and the arguments that the engine got.
 func flagsOf(t *testing.T, m *rig.Machine, i installation, words ...string) (flags []string, got string) {

@@ -12,15 +12,15 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file plays containers whose C library is another than the machine's.
+// This file runs a container that has another C library than the machine.
 
-// inMusl makes the test program and the driver for musl.
+// inMusl is a makefile that builds the test program and the simulated driver for musl.
 const inMusl = `include tests/simcuda/build.mk
 include tests/programs/build.mk
 `
 
-// TestFullPodmanMusl refuses programs in a container of Debian's musl what is more than its budget. The simulated driver
-// cannot grant memory there, because the locks that it shares with the daemon's are those of another C library.
+// TestFullPodmanMusl checks that a container with Debian's musl is refused one byte more than its budget. No test grants
+// memory there: the simulated driver shares locks with the daemon's copy of it, and musl's locks differ from glibc's.
 func TestFullPodmanMusl(t *testing.T) {
 	b := newBox(t)
 	makefile, build := filepath.Join(b.Dir, "musl.mk"), filepath.Join(b.Dir, "musl")

@@ -45,7 +45,8 @@ func TestFullPodmanDevices(t *testing.T) {
 	b.gone()
 }
 
-// TestFullPodmanAnnotation names budget and job by annotations, and opens a job without a limit.
+// TestFullPodmanAnnotation names budget and job by annotations, and opens a job without a limit. The device annotation
+// without an annotation is refused.
 func TestFullPodmanAnnotation(t *testing.T) {
 	b := newBox(t)
 	b.sleeper("named", "annotation", "--annotation", "gpuarb.dev/memory=3M", "--annotation", "gpuarb.dev/name=podman:web")
@@ -93,7 +94,7 @@ func TestFullPodmanMonitorKilled(t *testing.T) {
 	b.sleeper("two", "64M")
 	q := b.exec("two", nil)
 	q.Want("alloc a 48M", "ok")
-	b.removeCgroups("two") // which podman leaves behind
+	b.removeCgroups("two") // at the end of the test, because podman leaves them behind
 	if err := syscall.Kill(b.number("two", "ConmonPid"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -164,8 +165,8 @@ func newer(t *testing.T, b *box) string {
 	return folder
 }
 
-// TestFullPodmanWithoutDaemon starts containers while no daemon runs, and one whose budget is not free: neither is
-// created, and the engine repeats the reason.
+// TestFullPodmanWithoutDaemon starts a container while no daemon runs: it is not created, and the engine repeats the
+// reason. With the daemon, the same command succeeds.
 func TestFullPodmanWithoutDaemon(t *testing.T) {
 	b := newBox(t)
 	b.Stop()

@@ -11,10 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file plays the commands of docs/admin/containers.md with Podman, and has what docker_full_test.go shares: the
-// edits to a command, the checks and the image.
+// This file runs the commands of docs/admin/containers.md, section "By hand", with podman. docker_full_test.go shares the
+// edits to the commands and the checks. install_test.go makes the image.
 
-// TestFullPodman runs the page's commands with podman, as written.
+// TestFullPodman runs the page's commands with podman. Only paths, the image and the GPU's device are replaced.
 func TestFullPodman(t *testing.T) {
 	removeAfter(t, "/dev/shm/libpod_lock") // podman's file for locks; podman makes it again if needed
 	play(t, func(m *rig.Machine) engine {
@@ -30,7 +30,7 @@ func TestFullPodman(t *testing.T) {
 // engine is a command line that starts a container: replacements for `podman run` and for IMAGE in the page.
 type engine struct{ run, image string }
 
-// play runs each command of the page with an engine of this machine. The program in the container is held to 64 MiB,
+// play runs each command of the section with an engine of this machine. The program in the container is held to 64 MiB,
 // and the daemon outside lists it.
 func play(t *testing.T, begin func(*rig.Machine) engine) {
 	t.Helper()

@@ -13,10 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file plays a user's own podman. Its containers lie in the cgroup of podman itself here, so that a device is
-// refused; the flags that `gpuarb run` prints hold them instead.
+// This file runs a user's own podman. Without systemd its containers lie in the cgroup of podman itself, so that a device
+// is refused. The flags that `gpuarb run` prints hold such containers.
 
-// ann is a user with user numbers of her own for containers.
+// ann is the UID and GID of a user who has subordinate UIDs for containers.
 const ann = 12345
 
 // becomeAnn makes the user known in the box ($1 is her folder), and lets her change the root folder for containers ($2).

@@ -25,7 +25,7 @@ const (
 	all        = "all"        // no limit but those of the rules
 )
 
-// sizes are the budgets that have a device. Other budgets are named by annotation.
+// sizes are the budgets that have a device. A container with another budget uses the device annotation.
 var sizes = []string{
 	"64M", "128M", "256M", "512M", "1G", "2G", "3G", "4G", "5G", "6G", "7G", "8G", "10G", "12G", "14G", "16G",
 	"20G", "24G", "28G", "32G", "40G", "48G", "64G", "80G", "96G", "128G", "160G", "192G",
@@ -61,17 +61,18 @@ type cdiMount struct {
 type hook struct {
 	Name    string   `json:"hookName"`
 	Path    string   `json:"path"`
-	Args    []string `json:"args"` // with the name of the program
-	Env     []string `json:"env"`  // the whole environment; runc passes its own if there is none
-	Timeout int      `json:"timeout"`
+	Args    []string `json:"args"`    // the first is the program's name
+	Env     []string `json:"env"`     // the whole environment; if it is empty, runc passes its own
+	Timeout int      `json:"timeout"` // seconds
 }
 
-// hookTimeout limits a hook, in seconds. A hook does not wait for memory, so only a daemon that
-// hangs takes that long.
+// hookTimeout is the longest time of a hook, in seconds. A hook does not wait for memory, so only a
+// daemon that hangs makes it last that long.
 const hookTimeout = 10
 
-// untilIdle closes the job of a container whose engine has lost it: an engine whose monitor was killed
-// runs no closing hook, and leaves an empty cgroup behind.
+// untilIdle is the condition (--until) by which the daemon closes a job without a closing hook: its
+// cgroup has been empty for 10 s. If the engine's monitor is killed, the engine runs no closing hook
+// and leaves the empty cgroup behind.
 const untilIdle = "idle=10s"
 
 // NewSpec returns the specification of a share. command is the absolute path of gpuarb, and socket
@@ -96,7 +97,7 @@ func NewSpec(share Share, command, socket string) (Spec, error) {
 	return spec, spec.check()
 }
 
-// options returns the options of a mount in the runtime's words.
+// options returns the options of a mount, named as OCI runtimes name them.
 func (m mount) options() []string {
 	options := []string{"ro", "nosuid", "nodev"}
 	if !m.programs {
@@ -108,15 +109,15 @@ func (m mount) options() []string {
 	return append(options, "bind")
 }
 
-// deviceName is a name that CDI 0.5.0 allows.
+// deviceName matches the device names that CDI 0.5.0 allows.
 var deviceName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9_.:-]*[A-Za-z0-9])?$`)
 
-// check returns an error about the first value that an engine would refuse, or would read
-// differently.
+// check returns an error about the first device name or path that an engine would refuse or would
+// read as another one.
 func (s Spec) check() error {
 	for _, d := range s.Devices {
 		if !deviceName.MatchString(d.Name) {
-			return fmt.Errorf("%q is no name of a CDI device", d.Name)
+			return fmt.Errorf("%q is not a valid name of a CDI device", d.Name)
 		}
 		for _, h := range d.Edits.Hooks {
 			if err := checkPath(h.Path); err != nil {
@@ -132,7 +133,7 @@ func (s Spec) check() error {
 	return nil
 }
 
-// checkPath returns an error about a path of the machine that runtimes do not take as it is.
+// checkPath returns an error if a path of the machine is not absolute and clean.
 func checkPath(path string) error {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsAny(path, "\x00\n") {
 		return fmt.Errorf("%q is no absolute, clean path, which engines need", path)

@@ -1,5 +1,5 @@
-// Package container says what a container is given so that its programs are held to limits: files,
-// variables, and the hooks that open and close its job. cmd/gpuarb calls it for `gpuarb cdi
+// Package container lists what holds a container's programs to limits: files, variables, and the
+// hooks that open and close the container's job. cmd/gpuarb calls it for `gpuarb cdi
 // generate`, and for the advice of `gpuarb run` before a container engine.
 //
 // share.go has the one list of files and variables. cdi.go writes it as a CDI specification, which

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// engines are the programs whose run and create take these flags.
+// engines are the programs whose subcommands run and create accept the flags.
 var engines = []string{"podman", "docker", "nerdctl"}
 
-// commands of engines that a word of a command line may be. The first such word is the command; the
-// words before it are options of the engine, and their values.
+// commands are the subcommands of engines. The first word of a command line that is in the list is
+// taken as its subcommand. The words before it are options of the engine and their values.
 var commands = []string{"attach", "build", "commit", "compose", "cp", "create", "exec", "export", "image", "images", "import", "info", "inspect", "kill", "load",
 	"login", "logs", "network", "pause", "play", "pod", "ps", "pull", "push", "restart", "rm", "rmi", "run", "save", "start", "stats", "stop", "system",
 	"tag", "top", "unpause", "unshare", "update", "version", "volume", "wait"}
@@ -28,12 +28,13 @@ func StartsContainer(args []string) bool {
 	return at > 0 && (args[at] == "run" || args[at] == "create")
 }
 
-// jobVariable names the job to a program. Engines take its value from their own environment.
+// jobVariable is the variable that tells a program its job. The flag `-e GPUARB_JOB` has no value:
+// the engine passes the value of its own environment.
 const jobVariable = "GPUARB_JOB"
 
-// MissingFlags returns the flags with which a container's programs are in the job of `gpuarb run`,
-// without those that args has already. There are none for a container with one of the CDI devices,
-// whose job is its own.
+// MissingFlags returns the flags that put a container's programs into the job of `gpuarb run`,
+// without those that args has. It returns none if args has a CDI device of gpuarb: such a container
+// has a job of its own.
 func (s Share) MissingFlags(args []string) []string {
 	if slices.ContainsFunc(args, func(word string) bool { return strings.Contains(word, Kind+"=") }) {
 		return nil
@@ -46,7 +47,7 @@ func (s Share) MissingFlags(args []string) []string {
 		}
 	}
 	for _, m := range s.mounts {
-		if m.to != boundInside { // on loss, a program with the variable of a job is refused in any case
+		if m.to != boundInside { // no marker: without a daemon, GPUARB_JOB alone keeps a program from memory
 			add("-v", m.from+":"+m.to+":ro")
 		}
 	}

@@ -1,7 +1,7 @@
 package container
 
-// This file has the list of files and variables that a container is given. cdi.go and engine.go
-// write the list in their own forms.
+// This file has the list of files and variables that a container is given. cdi.go writes the list
+// as JSON, and engine.go as flags.
 
 import (
 	"fmt"
@@ -43,7 +43,7 @@ type Share struct {
 	env    []string // NAME=value
 }
 
-// NewShare returns what containers are given with an installed library and a daemon's socket. The
+// NewShare returns the mounts and variables for an installed library and a daemon's socket. The
 // error says which file of the installation is missing: a container must not get the loader's list
 // without the library.
 func NewShare(library, socket string) (Share, error) {
@@ -55,9 +55,10 @@ func NewShare(library, socket string) (Share, error) {
 		}
 	}
 	if !filepath.IsAbs(socket) {
-		return Share{}, fmt.Errorf("the daemon's socket %q is no absolute path, which a container's mount needs", socket)
+		return Share{}, fmt.Errorf("the daemon's socket %q is not an absolute path, which a container's mount needs", socket)
 	}
 	clients := filepath.Dir(socket)
+	// Mount the folder that has only the socket, not the folder of the daemon's other files.
 	if second := ipc.SecondPath(socket); filepath.Base(clients) != filepath.Base(clientsInside) {
 		clients = filepath.Dir(second)
 	}
