@@ -111,3 +111,22 @@ func TestKilledAtEachStep(t *testing.T) {
 		})
 	}
 }
+
+// TestKilledWhileItRecovers: a daemon that is killed while it takes a binding over leaves it to the next one.
+func TestKilledWhileItRecovers(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Binary: rig.Build(t, "faults/gpuarbd"),
+		Config: "schema_version = 1\n[[device]]\ncontext_reserve = \"0\"\n"})
+	box := m.Cgroup()
+	job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "50M", "--name", "box")
+	m.Kill()
+	m.Arm("GPUARB_FAULT=recover.binding")
+	if err := m.TryStart(); err == nil {
+		t.Fatal("the daemon did not die at recover.binding")
+	}
+	m.Arm("GPUARB_FAULT=")
+	m.Start()
+	p := m.OtherUser(anne).BareIn(box)
+	holds(t, m, p, "50M", 50*mib)
+	p.End()
+}
