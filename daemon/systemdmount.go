@@ -1,8 +1,8 @@
 package daemon
 
 // This file makes the mount for a daemon that has a mount namespace of its own and no right to mount. systemd's unit runs
-// gpuarbd --make-mount before the daemon, with all rights and in the namespace of the machine. That process mounts, gives the
-// descriptor to systemd, and ends. The daemon gets the descriptor beside its socket. When the daemon has ended, the unit runs
+// gpuarbd --make-mount before the daemon, with all rights. That process joins the mount namespace of process 1, mounts there, gives
+// the descriptor to systemd, and ends. The daemon gets the descriptor beside its socket. When the daemon has ended, the unit runs
 // gpuarbd --clear-mount. cmd/gpuarbd calls MakeMount and ClearMount; serve.go sorts the descriptors of systemd.
 
 import (
@@ -23,13 +23,14 @@ const (
 	forgetMount = "FDSTOREREMOVE=1\nFDNAME=" + mountDescriptor
 )
 
-// MakeMount mounts for the daemon with these options that systemd starts next.
+// MakeMount makes the mount for the daemon that systemd starts next with these options. It does nothing if they name no mount.
 func MakeMount(o Options) error {
 	p, err := o.resolve()
 	if err != nil || p.mount == "" {
 		return err
 	}
-	// systemd still has the descriptor if the last daemon ended before it took it. The mount dies with it.
+	// If the last daemon ended before it took its descriptor, systemd still has that descriptor. Its mount ends when systemd
+	// closes it.
 	if err := tellSystemd(forgetMount); err != nil {
 		return err
 	}
