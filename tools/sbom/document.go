@@ -65,7 +65,7 @@ const (
 	rootID     = "SPDXRef-gpuarb"
 )
 
-// notInID matches what an SPDX identifier may not have.
+// notInID matches runs of characters that SPDX does not allow in identifiers.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 func identifier(kind, name string) string {

@@ -46,12 +46,12 @@ func readLicence(folder string) (licence, error) {
 		}
 	}
 	if l.id == "" {
-		return l, fmt.Errorf("%s has no licence", folder)
+		return l, fmt.Errorf("%s has no licence: no file is named LICENSE*, LICENCE*, COPYING* or NOTICE*", folder)
 	}
 	return l, nil
 }
 
-// known returns SPDX's name of a licence by sentences that only this licence has.
+// known returns SPDX's name of a licence, which it recognises by sentences of the text; NOASSERTION: it recognises none.
 func known(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	has := func(words string) bool { return strings.Contains(text, words) }

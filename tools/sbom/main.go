@@ -53,7 +53,7 @@ func run(version string, at time.Time, libc, licences string, pairs []string) er
 	for _, pair := range pairs {
 		name, file, ok := strings.Cut(pair, "=")
 		if !ok {
-			return fmt.Errorf("%q is no pair NAME=FILE", pair)
+			return fmt.Errorf("argument %q is not of the form NAME=FILE", pair)
 		}
 		p, err := examine(name, file, libc, parts)
 		if err != nil {

@@ -12,7 +12,7 @@ configure | abort-upgrade | abort-deconfigure | abort-remove) ;;
 esac
 
 systemd-sysusers gpuarb.conf
-systemd-tmpfiles --create gpuarb.conf || true # in some containers nobody can make /gpu
+systemd-tmpfiles --create gpuarb.conf || true # in some containers /gpu cannot be made
 
 # As Debian's own packages do it: the units are enabled once, and stay as the administrator sets them.
 for unit in gpuarbd.socket gpuarbd.service; do

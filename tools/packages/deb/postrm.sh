@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# dpkg runs this after it has removed gpuarb, and again for a purge. After a removal the configuration
-# and the history are left, and after a purge only the system users.
+# dpkg runs this after it has removed gpuarb, and again for a purge. A removal leaves the
+# configuration and the history. A purge leaves only the system users and their group.
 set -e
 
 case $1 in
 remove)
     if [ -d /run/systemd/system ]; then systemctl --system daemon-reload >/dev/null || true; fi
-    rm -rf /run/gpuarb          # the state of running programs, for the next daemon
+    rm -rf /run/gpuarb             # has the state file, which no daemon will read any more
     rmdir /gpu 2>/dev/null || true # fails if something is mounted there or in it
     ;;
 purge)

@@ -7,7 +7,7 @@
 # restarted, which ends no program.
 
 systemd-sysusers gpuarb.conf
-systemd-tmpfiles --create gpuarb.conf || true # in some containers nobody can make /gpu
+systemd-tmpfiles --create gpuarb.conf || true # in some containers /gpu cannot be made
 if [ "$1" -eq 1 ]; then
     systemctl --no-reload preset gpuarbd.socket gpuarbd.service >/dev/null 2>&1 || true
 fi

@@ -6,6 +6,6 @@
 
 if [ "$1" -ne 0 ]; then exit 0; fi
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
-rm -rf /run/gpuarb             # the state of running programs, for the next daemon
+rm -rf /run/gpuarb             # has the state file, which no daemon will read any more
 rmdir /gpu 2>/dev/null || true # fails if something is mounted there or in it
 exit 0
