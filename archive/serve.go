@@ -33,8 +33,8 @@ type server struct {
 	owner uint32 // user that sees all rows, like root
 	mu    sync.Mutex
 	conns map[uint32]int           // open connections by user
-	turns map[uint32]chan struct{} // of users with connections; full while an answer to the user is made
-	total int
+	turns map[uint32]chan struct{} // of users with connections; full while an answer to the user is being made
+	total int                      // open connections of all users
 }
 
 // newServer returns a server of a store. owner sees all rows, like root.
@@ -105,8 +105,8 @@ func (v *server) leave(uid uint32) {
 	}
 }
 
-// turn waits until no other answer to the user is made, and returns the function that ends the turn. One user who does not read answers
-// can thus not keep all connections to the store.
+// turn waits until no other answer to the user is being made, and returns the function that ends the turn. So a user who does not read
+// answers occupies at most one connection to the store.
 func (v *server) turn(ctx context.Context, uid uint32) (end func(), err error) {
 	v.mu.Lock()
 	turn := v.turns[uid]
@@ -178,7 +178,7 @@ func (v *server) answer(ctx context.Context, conn *net.UnixConn, who reader) {
 	_ = out.Flush()
 }
 
-// answerInTurn answers a question when no other answer to the user is made.
+// answerInTurn answers a question when no other answer to the user is being made.
 func (v *server) answerInTurn(ctx context.Context, conn *net.UnixConn, who reader, q rows.Question, lines *json.Encoder) error {
 	_ = conn.SetDeadline(time.Now().Add(answerTimeout + time.Second))
 	end, err := v.turn(ctx, who.uid)
@@ -199,7 +199,8 @@ func (v *server) answerInTurn(ctx context.Context, conn *net.UnixConn, who reade
 	return fmt.Errorf("the answer was not complete after %v: ask for a shorter time (--since)", answerTimeout)
 }
 
-// answering returns the context of an answer that is made, which shortenLog may end. done must be called.
+// answering waits while shortenLog runs, and returns the context of an answer, which a later shortenLog may cancel. The caller must call
+// done after the answer.
 func (s *store) answering(ctx context.Context) (of context.Context, done func()) {
 	of, end := context.WithCancel(ctx)
 	s.mu.Lock()

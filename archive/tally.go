@@ -26,7 +26,7 @@ type tally struct {
 	counted map[[2]int64]bool // keys and first rows of those jobs that are counted
 }
 
-// total has the sums of one key. Its amounts are in byte-seconds, and its times in milliseconds.
+// total has the sums of one key. Its amounts are in byte-seconds, and its times in milliseconds, Hours too: report.go converts them.
 type total struct {
 	rows.Sum
 	key  int64 // number of the text or device; first row of the job
@@ -41,7 +41,7 @@ var (
 	lastTallied atomic.Int64
 )
 
-// newTally returns an empty tally and its number. done must be called.
+// newTally returns an empty tally and its number. The caller must call done when the report is made.
 func newTally() (t *tally, number int64, done func()) {
 	t, number = &tally{of: map[int64]*total{}, first: map[int64]int64{}, counted: map[[2]int64]bool{}}, lastTallied.Add(1)
 	tallies.Store(number, t)

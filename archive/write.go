@@ -138,7 +138,7 @@ func (s *store) openJob(tx *sql.Tx, daemon string, j *rows.Job, atMs int64) (*op
 	return known, nil
 }
 
-// readTotals sums the totals of a row that an earlier process has written.
+// readTotals sets the totals of a job's row from the rows of uses, which an earlier process of the history has written.
 func (known *openJob) readTotals(tx *sql.Tx) error {
 	all, err := tx.Query(`SELECT device, sum(held), sum(granted), sum(reserved), sum(committed), sum(suspended), max(peak), sum(idle), sum(waits), sum(waited), sum(refused)
 		FROM uses WHERE job = ? GROUP BY device`, known.row)

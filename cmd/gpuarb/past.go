@@ -122,7 +122,7 @@ many were refused. With a number it lists that job alone, with a name the jobs o
 		}
 		if len(job) > 0 {
 			if q.Job, err = strconv.ParseUint(job[0], 10, 63); err != nil || q.Job == 0 {
-				q.Name = job[0] // a name is no number, so that 0 finds nothing
+				q.Name = job[0] // no job has the name "0", because names are not numbers: 0 finds nothing
 			}
 		}
 		pasts := []rows.Past{}

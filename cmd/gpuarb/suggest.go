@@ -24,7 +24,7 @@ const (
 	memoryAuto = "auto"
 	// suggestRuns is the number of runs that count. They are the latest ones.
 	suggestRuns = 20
-	// suggestStep is the number of which each suggestion is a multiple, unless the largest device has less.
+	// suggestStep is the step to whose next multiple a suggestion is rounded up, unless the largest device has less.
 	suggestStep accounting.Bytes = 64 << 20
 )
 
