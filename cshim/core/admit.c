@@ -383,8 +383,9 @@ static enum ga_way acquire_object(struct ga_root *root, enum ga_object what, uin
 }
 
 // Adds to or subtracts from the stream count in the lease page, if the daemon has lent that count
-// to this process. False: the daemon keeps the count itself, or the lent count has reached its
-// maximum.
+// to this process. False: the process has no lease on the device, the daemon keeps the count
+// itself, or the count does not allow the change: a new stream exceeds the maximum, or the
+// streams to subtract belong to a session (*tag) that is over.
 static inline bool count_streams(struct ga_root *root, uint32_t device, int32_t count,
                                  uint32_t maker, uint16_t *tag) {
     ga_move_begin(root);

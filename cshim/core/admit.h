@@ -60,7 +60,7 @@ static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t
     return false;
 }
 
-// Admits bytes of a device, which may be 0, and waits if the policy says so. False: refused;
+// Admits bytes of a device, and waits if the policy says so. `bytes` may be 0. False: refused;
 // nothing was acquired. True: the bytes are in flight until ga_insert puts them into the table or
 // ga_release returns them. *tag: the session in which they are charged.
 static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
