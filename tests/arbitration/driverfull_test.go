@@ -13,8 +13,8 @@ import (
 // library has taken memory that no reading has shown. The oracle is the driver's own count of the requests that found too little memory,
 // and what it then gives. newcontext_test.go has plain memory and the first context.
 
-// taken are the commands by which cudaprog takes 6 GiB, each by another function of the driver. Managed memory is not among them: the
-// budgets need no room on the device for it, so that it is asked for again at once.
+// taken are the commands by which cudaprog takes 6 GiB, each by another function of the driver. Managed memory is not
+// among them: the daemon needs no free memory of the device to admit it, so that the program does not wait after the driver's refusal.
 var taken = map[string]string{
 	"cuMemAlloc":              "alloc a 6G",
 	"cuMemAllocPitch":         "pitch a 65536 98304",
@@ -195,7 +195,7 @@ func TestForkWhileAThreadWaits(t *testing.T) {
 	idle(m)
 }
 
-// TestEndWhileAThreadWaits: a program is killed, or its thread is ended, while it waits after the driver's refusal. Nothing stays behind.
+// TestEndWhileAThreadWaits: a program is killed, or its thread is ended, while it waits after the driver's refusal. No request stays in the queue, and no bytes stay charged.
 func TestEndWhileAThreadWaits(t *testing.T) {
 	t.Parallel()
 	t.Run("killed", func(t *testing.T) {

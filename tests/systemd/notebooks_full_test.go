@@ -90,7 +90,7 @@ func (n *notebook) reads(pattern string) {
 	bounded.Until(n.h.t, "the user reads "+pattern, func() bool { return regexp.MustCompile(pattern).MatchString(n.Stderr()) })
 }
 
-// The cells. load takes a number of layers of 1 GiB, and serve is one request with scratch memory.
+// The cells. load(n) allocates n layers of 1 GiB, and serve() answers one request with scratch memory.
 const (
 	setup = `
 import os, numpy

@@ -16,7 +16,7 @@ import (
 // This file installs the Debian package on a booted machine, upgrades it under running programs, goes back to the version
 // before, and removes it. tests/packages examines the packages themselves.
 
-// earlier is the version that the package of the commit before gets, because both commits may have one version.
+// earlier is the version that the package of the commit before gets, because both commits may have the same version.
 const earlier = "0.0.9"
 
 // debs builds the package of the commit before and that of this commit into the machine's /mnt, and returns their paths there.
