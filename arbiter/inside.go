@@ -9,10 +9,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file puts jobs inside jobs of cgroups. The budget of a job inside another lies below the budget of that job in the ledger, so that
-// limits and reservations nest. jobs.go and open.go call this file, and end.go when the job around others ends.
+// This file puts jobs inside jobs of cgroups (bindings). In the ledger, the budget of the inner job lies below the budget of the outer
+// job, so that limits and reservations nest. open.go calls it for new jobs, jobs.go for jobs that are enclosed later, end.go when an
+// outer job ends, and copy.go when it copies the arbiter.
 
-// putInside puts a job that holds nothing yet inside another. It ignores nil.
+// putInside puts j, which holds nothing yet, inside another job. It does nothing if that job is nil.
 func (j *job) putInside(ledger *accounting.Ledger, in *job) {
 	if in == nil {
 		return
@@ -20,11 +21,13 @@ func (j *job) putInside(ledger *accounting.Ledger, in *job) {
 	j.around, j.Around = in, &in.Job
 	in.inside = append(in.inside, j)
 	if err := ledger.MoveBudget(j.budget, in.budget); err != nil {
-		panic("arbiter: " + err.Error()) // the budget is new, so that it is not above the other one
+		panic("arbiter: " + err.Error()) // cannot happen: the budget of j is new, so that no budget lies below it
 	}
 }
 
-// moveInside moves a job, with everything below it, inside another; nil: inside none.
+// moveInside moves j, with everything below it, inside another job; nil: inside none. It takes the budget of j out of the shared budget,
+// and moves it. If j is now inside none, link puts the budget below the shared budget of j's rule. Then moveInside publishes the new limits,
+// and reclaims what exceeds the limits of a budget around j.
 func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 	if old := j.around; old != nil {
 		old.inside = slices.DeleteFunc(old.inside, func(x *job) bool { return x == j })
@@ -37,7 +40,7 @@ func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 		in.inside = append(in.inside, j)
 	}
 	if err := a.ledger.MoveBudget(j.budget, up); err != nil {
-		panic("arbiter: " + err.Error()) // the daemon moves a job only into one that is around it
+		panic("arbiter: " + err.Error()) // cannot happen: the daemon never moves a job into one below it
 	}
 	a.changed()
 	a.link(j)
@@ -54,7 +57,7 @@ func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 	}
 }
 
-// leaveInside moves the jobs inside a job that ends to the job around it.
+// leaveInside moves the jobs inside j, which ends, to the job around j.
 func (a *Arbiter) leaveInside(now time.Time, j *job) {
 	for _, in := range slices.Clone(j.inside) {
 		a.moveInside(now, in, j.around)
@@ -74,7 +77,7 @@ func (j *job) limitsDevices() bool {
 	return false
 }
 
-// only returns those of the devices that the jobs in and around it may use. It returns an error if the request names another one.
+// only returns the devices of from that j and each job around j may use. It returns an error if r names a device that they may not use.
 func (j *job) only(r JobRequest, from []*device) (fit []*device, err error) {
 	for _, d := range from {
 		switch {
@@ -87,7 +90,7 @@ func (j *job) only(r JobRequest, from []*device) (fit []*device, err error) {
 	return fit, nil
 }
 
-// usesAround reports whether a job, and each job around it, may use a device.
+// usesAround reports whether j, and each job around j, may use a device.
 func (j *job) usesAround(d *device) bool {
 	for ; j != nil; j = j.around {
 		if !j.uses(d) {
