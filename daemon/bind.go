@@ -1,7 +1,7 @@
 package daemon
 
-// This file answers requests for jobs of cgroups: `gpuarb job open` and `gpuarb job close`. bindings.go has their
-// life; jobopen.go answers requests for jobs of programs.
+// This file answers requests for jobs of cgroups: `gpuarb job open` and `gpuarb job close`. bindings.go
+// finds the processes of such jobs, and closes the jobs whose cgroup is gone or idle; jobopen.go answers requests for jobs of programs.
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// bind opens the job of a cgroup. If it must wait for its reservation, the reply is sent when it has it.
+// bind opens the job of a cgroup. If the job must wait for its reservation, the reply is sent when the job has it.
 func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 	d, peer := cl.d, cl.conn.Peer()
 	if !peer.Privileged {
@@ -52,7 +52,7 @@ func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 }
 
-// openBinding opens the job of a cgroup, or parks the request for it.
+// openBinding opens the job of a cgroup. waits: the job waits for its reservation, and bindDecidedLocked replies later.
 func (d *Daemon) openBinding(cl *client, h ipc.Header, r *ipc.BindRequest, at *binding, proc rules.Process) (rep ipc.JobOpenReply, waits bool, err error) {
 	own, err := procfacts.Here.Cgroups(cl.conn.Peer().PID)
 	if err != nil {
@@ -82,8 +82,8 @@ func (d *Daemon) openBinding(cl *client, h ipc.Header, r *ipc.BindRequest, at *b
 	return d.bindReplyLocked(j), false, nil
 }
 
-// sameBindingLocked returns the job that the cgroup of a request has already, if it is what the request asks for. So an
-// opener may repeat its request.
+// sameBindingLocked returns the open job of the cgroup that a request names, so that an opener may repeat its request. It
+// returns nil if the cgroup has no job, and an error if the job differs from the request or still waits.
 func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error) {
 	j := d.bindings[at.path]
 	if j == nil {
@@ -92,7 +92,8 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 	is, b, name := d.file.Jobs.At(j.index), j.bound, r.Name.String()
 	switch {
 	case !j.open:
-		return nil, refused(ipc.StatusBusy, "the job %s of cgroup %s is being opened, and waits for its reservation", nameOf(is), at.path)
+		return nil, refused(ipc.StatusBusy, "the job %s of cgroup %s is being opened, and waits for its reservation: try again later, or close it (gpuarb job close --cgroup %s)",
+			nameOf(is), at.path, at.path)
 	case nameOf(is) != name:
 		return nil, refused(ipc.StatusRange, "cgroup %s has the job %s: close that one first (gpuarb job close --cgroup %s)", at.path, nameOf(is), at.path)
 	}
@@ -111,7 +112,7 @@ func (d *Daemon) checkBindingLocked(cl *client, r *ipc.BindRequest, at *binding,
 	name := r.Name.String()
 	for _, j := range d.bindings {
 		if nameOf(d.file.Jobs.At(j.index)) == name {
-			return refused(ipc.StatusRange, "the job of cgroup %s has the name %s already: give this one another, or close that one", j.bound.path, name)
+			return refused(ipc.StatusRange, "the job of cgroup %s has the name %s already: give the new job another name, or close that job", j.bound.path, name)
 		}
 	}
 	if err := d.mayBindLocked(cl, at.path, own); err != nil {
@@ -121,7 +122,7 @@ func (d *Daemon) checkBindingLocked(cl *client, r *ipc.BindRequest, at *binding,
 	case len(d.bindings) >= statefile.MaxBindings:
 		return refused(ipc.StatusTooMany, "%d cgroups have jobs, the most that there can be: close some (`gpuarb job list` lists them)", len(d.bindings))
 	case d.nestedLocked(at.path) > maxNested:
-		return refused(ipc.StatusTooMany, "jobs of %d cgroups would lie in one another, the most is %d", d.nestedLocked(at.path), maxNested)
+		return refused(ipc.StatusTooMany, "%d jobs of cgroups would be nested, the most is %d: close one of them (`gpuarb job list` lists them)", d.nestedLocked(at.path), maxNested)
 	}
 	return d.checkJobLocked(cl.conn.Peer(), &r.Job)
 }
@@ -144,7 +145,7 @@ func (d *Daemon) mayBindLocked(cl *client, path string, own []string) error {
 			return nil
 		}
 	}
-	return refused(ipc.StatusPermission, "process %d is in the job of cgroup %s: it may open and close only jobs of cgroups below", cl.conn.Peer().PID, outer.bound.path)
+	return refused(ipc.StatusPermission, "process %d is in the job of cgroup %s: it may open and close only jobs of cgroups below that cgroup", cl.conn.Peer().PID, outer.bound.path)
 }
 
 // bindingRecord returns the record of the job that a request asks for.
@@ -164,8 +165,8 @@ func (d *Daemon) boundRequestLocked(b *binding, proc rules.Process, r *statefile
 	return request
 }
 
-// addBindingLocked adds the job of a cgroup to the arbiter. Until commitBindingLocked commits its records, they count
-// as free.
+// addBindingLocked adds the job of a cgroup to the arbiter. If the daemon dies before commitBindingLocked has committed
+// the records, the next daemon finds no trace of the job.
 func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Process) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
 	index, record, err := d.file.Jobs.New()
@@ -228,20 +229,21 @@ func (d *Daemon) keepBindingLocked(j *job) error {
 	return nil
 }
 
-// bindReplyLocked returns the reply to the opener. It does not tell the token, because the job's processes need none.
+// bindReplyLocked returns the reply to the opener, without the token: the job's processes are found by their cgroup.
 func (d *Daemon) bindReplyLocked(j *job) ipc.JobOpenReply {
 	rep := d.openReplyLocked(j)
 	rep.Job = ipc.Token{}
 	return rep
 }
 
-// bindDecidedLocked applies the decision for the job of a cgroup that waited.
+// bindDecidedLocked applies the arbiter's decision on the job of a cgroup that waited for its reservation. If the job
+// was closed in between, a grant becomes a refusal.
 func (cl *client) bindDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (receipt, func() error) {
 	d := cl.d
 	if dec.Job == nil || d.jobs[j.token] != j || j.closed {
 		d.endRunnerLocked(j)
 		if dec.Granted {
-			dec = arbiter.Result{Reason: arbiter.ReasonCancelled, Explain: "the cgroup has gone"}
+			dec = arbiter.Result{Reason: arbiter.ReasonCancelled, Explain: "the job was closed while it waited, because its cgroup is gone or by `gpuarb job close`"}
 		}
 		return receipt{}, func() error { return cl.replyJobRefusal(h, &dec) }
 	}
@@ -281,5 +283,5 @@ func (cl *client) unbind(r *ipc.UnbindRequest) (rep ipc.AccountReply, err error)
 			return rep, nil
 		}
 	}
-	return rep, refused(ipc.StatusNoSession, "no cgroup has this job (any more); `gpuarb job list` lists those that there are")
+	return rep, refused(ipc.StatusNoSession, "no cgroup has this job now: `gpuarb job list` lists the jobs of cgroups")
 }

@@ -3,8 +3,8 @@ package daemon
 // This file has the jobs of cgroups (bindings): which process belongs to which, and how a binding ends by itself.
 // bind.go answers requests for them; jobs.go has the life of a job in general. hello.go asks for the job of a client.
 //
-// The identity of a cgroup is its path and the inode number of its folder. A cgroup at the same path that was made
-// later is another one, and gets nothing of the job.
+// The identity of a cgroup is its path and the inode number of its folder. If a folder is removed and made again, the new
+// cgroup does not get the job. With UntilClosed the path alone is the identity, and the new cgroup gets the job.
 
 import (
 	"errors"
@@ -52,7 +52,7 @@ func locateCgroup(text string) (*binding, error) {
 			return &binding{path: path, folder: folder, dir: dir, row: -1}, nil
 		}
 	}
-	return nil, rules.Wrong(rules.ErrRange, "there is no cgroup %s in any hierarchy: the job of a cgroup is opened after the cgroup was made", path)
+	return nil, rules.Wrong(rules.ErrRange, "there is no cgroup %s in any hierarchy: make the cgroup before you open its job", path)
 }
 
 // bindingOfLocked returns the job of the deepest binding around these cgroups; nil: none is around them.
@@ -74,8 +74,8 @@ func (d *Daemon) bindingOfLocked(in func(yield func(string) bool)) (deepest *job
 	return deepest
 }
 
-// jobOfProcessLocked returns the job of a client. The kernel's word comes first: a process in the cgroup of a binding
-// belongs to that binding's job. token is the job that its environment names.
+// jobOfProcessLocked returns the job of a client. token is the job that the client's environment names. A client in the
+// cgroup of a binding belongs to the binding's job, unless token names a job inside that one.
 func (d *Daemon) jobOfProcessLocked(token ipc.Token, peer ipc.Peer, proc *rules.Process) (arbiter.JobID, error) {
 	j := d.bindingOfLocked(proc.Cgroups)
 	switch {
@@ -97,7 +97,7 @@ func idOf(j *job) arbiter.JobID {
 	return j.id
 }
 
-// isInside reports whether a job was opened inside the job of a cgroup. It returns false for nil.
+// isInside reports whether j is inside the job of a cgroup, at any depth. It returns false if j is nil.
 func (j *job) isInside(of *job) bool {
 	for ; j != nil; j = j.around {
 		if j.around == of {
@@ -107,8 +107,8 @@ func (j *job) isInside(of *job) bool {
 	return false
 }
 
-// narrowLocked lowers the limit that a client asks for to that of the job that its environment names, if the client
-// belongs to the job of a cgroup instead.
+// narrowLocked lowers the limit that a client asks for to the budget of the job that its environment names, if the client
+// belongs to the job of a cgroup instead. A limit that is a share of the device is not lowered.
 func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbiter.JobID) {
 	j := d.jobs[h.Job]
 	if j == nil || j.id == belongs {
@@ -122,8 +122,8 @@ func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbite
 	}
 }
 
-// enterBindingLocked is called when a binding is open. It puts the bindings of cgroups below, which were inside the
-// same one as the new one, inside the new one, and the jobs of programs that run in the cgroup already.
+// enterBindingLocked moves jobs into the binding j after j was opened or recovered. These are the open bindings of cgroups
+// below j, and the jobs of programs that run in j's cgroup already. Jobs at deeper levels move along with theirs.
 func (d *Daemon) enterBindingLocked(j *job) {
 	for _, in := range d.bindings {
 		if in != j && in.around == j.around && in.open && accounting.InCgroup(in.bound.path, j.bound.path) {
@@ -139,7 +139,8 @@ func (d *Daemon) enterBindingLocked(j *job) {
 	}
 }
 
-// priorityLocked returns the priority of a job with those of the jobs around it, which its requests have too.
+// priorityLocked returns the sum of the priorities of j and of the jobs around it. Each request inside j gets this sum
+// added; nil: 0.
 func (d *Daemon) priorityLocked(j *job) (sum int) {
 	for ; j != nil; j = j.around {
 		sum += int(d.file.Jobs.At(j.index).Priority)
@@ -157,7 +158,7 @@ func (d *Daemon) aroundLocked(path string) *job {
 }
 
 // checkBindings closes the jobs of cgroups whose folders are gone or were made again, and of those that were idle for
-// too long. If in is given, it checks only bindings around these cgroups.
+// too long. If in is given, it checks only bindings around these cgroups, and only their folders.
 func (d *Daemon) checkBindings(in ...string) {
 	ended := map[*job]string{}
 	for j, b := range d.bindingsAround(in) {
@@ -206,7 +207,8 @@ func (b *binding) where() string {
 	return ""
 }
 
-// bindingsAround returns a copy of the open bindings around these cgroups, or of all if none is given.
+// bindingsAround returns copies of the bindings around these cgroups, or of all bindings if in is nil. The copies can be
+// read without the lock.
 func (d *Daemon) bindingsAround(in []string) map[*job]binding {
 	d.lock()
 	defer d.unlock()
@@ -229,7 +231,7 @@ func (d *Daemon) bindingsAround(in []string) map[*job]binding {
 	return around
 }
 
-// closeBindingLocked closes the job of a cgroup. Its programs keep what they use, and it ends with the last of them.
+// closeBindingLocked closes the job of a cgroup. Its programs keep what they use, and the job ends with the last of them.
 func (d *Daemon) closeBindingLocked(j *job) {
 	d.freeBindingLocked(j)
 	d.arb.ReleaseJob(d.now(), j.id)
@@ -262,7 +264,7 @@ func (b *binding) populated() bool {
 	return err != nil
 }
 
-// nestedLocked returns how many bindings lie in one another if one is opened at path.
+// nestedLocked returns the length of the longest chain of nested bindings through path, if a binding is opened there.
 func (d *Daemon) nestedLocked(path string) (deepest int) {
 	depth := func(at string) (n int) {
 		for ; at != "/"; at = filepath.Dir(at) {

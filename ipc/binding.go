@@ -12,11 +12,11 @@ import (
 // Binding describes the job of a cgroup. The zero values of all fields but Cgroup, Memory and Name are the defaults.
 type Binding struct {
 	Cgroup    string // path as in /proc/PID/cgroup, or below the mount point of a hierarchy; the cgroup must exist
-	Name      string // shown with everything that its processes have; longer names are shortened by BindingName
+	Name      string // shown with the memory and the requests of its processes; BindingName shortens it to MaxName bytes
 	Container string // ID by which CloseContainer finds the job; "": none
-	Memory    uint64 // bytes per device, the budget; NoLimit: none, or MemoryShare
-	Min       uint64 // bytes of it that are reserved on each device; 0: none, or MinShare
-	// MemoryShare and MinShare are per mille of each device, in place of Memory (NoLimit) and Min (0).
+	Memory    uint64 // budget in bytes on each device; NoLimit: MemoryShare, or none if that is 0
+	Min       uint64 // reserved part of the budget, in bytes on each device; 0: MinShare, or none if that is 0
+	// MemoryShare and MinShare are per mille of each device's memory. MemoryShare replaces a Memory of NoLimit, MinShare a Min of 0.
 	MemoryShare, MinShare uint32
 	Streams               uint32        // most streams of each process on each device; 0: as the rules say
 	Priority              int32         // added to the rule's priority
@@ -54,7 +54,7 @@ func (b *Binding) request() (BindRequest, error) {
 	return r, nil
 }
 
-// setWait sets how long the opening may wait: 0: not at all; negative: without a limit.
+// setWait sets how long the open may wait for the reservation. 0: not at all; negative: without a limit.
 func (r *JobOpenRequest) setWait(longest time.Duration) {
 	switch {
 	case longest == 0:
@@ -66,8 +66,9 @@ func (r *JobOpenRequest) setWait(longest time.Duration) {
 	}
 }
 
-// OpenBinding opens the job of a cgroup, before or after processes of the cgroup start; it holds those that connect
-// from then on. Only a privileged user may open it. If the same binding is open, its job is returned. onNotice may be nil.
+// OpenBinding opens the job of a cgroup. Processes of the cgroup that connect from then on belong to the job. If all
+// live processes of an earlier job run in the cgroup, that job is put inside. Only a privileged user may open it. If the
+// cgroup has a job with the same name, limits and options, OpenBinding returns that job. onNotice may be nil.
 //
 // Errors are those of Claim, StatusPermission, and StatusRange, which includes a cgroup that does not exist. A daemon
 // of an earlier version answers with StatusUnknownType.
@@ -86,8 +87,8 @@ func (c *Client) Bind(ctx context.Context, request BindRequest, onNotice func(Wa
 	return reply, err
 }
 
-// CloseBinding closes the binding that one field of the request names, and returns a sentence about what its programs
-// used. StatusNoSession: there is no such binding.
+// CloseBinding closes the binding that one field of the request names. It returns a sentence that says what the
+// binding's programs used. StatusNoSession: there is no such binding.
 func (c *Client) CloseBinding(ctx context.Context, request UnbindRequest) (string, error) {
 	reply, err := replyTo[AccountReply](ctx, c, TypeUnbind, request)
 	return reply.Text.String(), err

@@ -551,8 +551,8 @@ type JobOpenReply struct {
 	Text     Text // after a refusal the reason and the holder; otherwise the build of the library that the rule chooses: BuildNoExports or empty
 }
 
-// BindRequest opens a job for all processes in a cgroup and in the cgroups below it: a binding. It waits for the job's
-// reservation. Only a privileged user may send it. If the cgroup has a job with the same name, limits and options, the
+// BindRequest opens a job for all processes in a cgroup and in the cgroups below it: a binding. The daemon replies when
+// the job has its reservation. Only a privileged user may send it. If the cgroup has a job with the same name, limits and options, the
 // reply is that of this job.
 type BindRequest struct {
 	// Job has the limits and the command. Its WaitMillis and JobNoWait are about the opening alone. The other flags
@@ -566,8 +566,8 @@ type BindRequest struct {
 	IdleMillis uint64    // with UntilIdle: milliseconds without a process after which the job is closed
 }
 
-// The end of a binding (BindRequest.Until). All end with Unbind, and with the end of the cgroup's folder unless
-// UntilClosed is set.
+// The end of a binding (BindRequest.Until). Unbind ends each binding. The removal of the cgroup's folder ends a binding
+// with UntilGone or UntilIdle.
 const (
 	UntilGone   uint32 = 0 // when the cgroup's folder is removed, or removed and made again
 	UntilClosed uint32 = 1 // only with Unbind
@@ -580,8 +580,8 @@ const (
 	BindContextsInside uint32 = 2 // contexts are charged to the job's budget
 )
 
-// UnbindRequest closes a binding, found by one of its fields; the others are zero. Programs of the job keep what they
-// use.
+// UnbindRequest closes a binding. One field names the binding; the other fields are zero. Programs of the job keep what
+// they use.
 type UnbindRequest struct {
 	ID        uint64 // the job's number
 	Cgroup    Text   // as in BindRequest

@@ -5,20 +5,21 @@ package statefile
 
 import "bytes"
 
-// Binding is a cgroup whose processes are a job. All fields are written once.
+// Binding is the record of a cgroup that has a job. The daemon writes all fields before it commits the record, and
+// changes none of them afterwards.
 type Binding struct {
 	Live       uint32
-	Until      uint32 // as in ipc.BindRequest, as are IdleMillis and Flags
+	Until      uint32 // Until, IdleMillis and Flags are as in ipc.BindRequest
 	IdleMillis uint64
 	Folder     uint64 // inode number of the cgroup's folder
 	Flags      uint32
 	Pad        uint32
 	Container  [64]byte // ID of the container, NUL-padded
 	Path       [pathSize]byte
-	Job        Job // copy of the record of the job, which has the same Token
+	Job        Job // copy of the job's record at the open, with the same Token
 }
 
-// SetPath stores the path of the cgroup. False: it is too long.
+// SetPath stores the path of the cgroup. It returns false if it had to cut the path.
 func (b *Binding) SetPath(path string) bool {
 	b.Path = [pathSize]byte{}
 	return copy(b.Path[:pathSize-1], path) == len(path)

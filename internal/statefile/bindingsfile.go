@@ -2,9 +2,9 @@ package statefile
 
 // This file opens the file that holds the bindings. file.go finds the table in it; bindings.go has the records.
 //
-// The file is PATH.bindings, beside the state file at PATH. It is separate because a daemon of an earlier version sets
-// a state file of another size aside. Such a daemon leaves this file as it is, and may drop the jobs of bindings. So
-// each record has a copy of its job's record, from which a later daemon opens the job again.
+// The file is PATH.bindings, beside the state file at PATH. It is separate because a daemon of an earlier version
+// renames a state file of an unknown size, and starts with an empty one. Such a daemon does not open this file, and may
+// drop the jobs of bindings. So each record has a copy of its job's record, from which a later daemon opens the job again.
 
 import (
 	"errors"
@@ -34,9 +34,9 @@ func newBindingsHeader() bindingsHeader {
 	return bindingsHeader{Magic: bindingsMagic, Version: 1, RowSize: uint32(unsafe.Sizeof(Binding{})), BootID: bootID()}
 }
 
-// openBindings maps the bindings beside the state file at path. It empties a file of another boot, and sets a file of
-// another version aside. If there can be no file, the bindings are only in memory. lost says why bindings of the last
-// daemon are lost, or those of this daemon will be; nil: none are.
+// openBindings maps the bindings beside the state file at path. It empties a file of an earlier boot, and renames a file
+// of another version. If it cannot open a file, the bindings are only in memory. lost says why the bindings of the last
+// daemon are lost, or why those of this daemon will be; nil: none are lost.
 func openBindings(path string) (file *mapping, lost, err error) {
 	path += ".bindings"
 	file, fresh, err := openFile(path, bindingsSize, examineBindings(path))
@@ -56,7 +56,7 @@ func openBindings(path string) (file *mapping, lost, err error) {
 	return file, lost, nil
 }
 
-// noBindings returns memory for bindings that do not survive the daemon.
+// noBindings returns memory for bindings that do not survive the daemon. It returns why as lost.
 func noBindings(why error) (file *mapping, lost, err error) {
 	if file, err = anonymous(bindingsSize, why); err == nil {
 		writeHeader(file)
@@ -92,7 +92,7 @@ func examineBindings(path string) func(fd int, st *unix.Stat_t) (fresh bool, err
 		}
 		want.High = h.High
 		if h != want || st.Size != int64(bindingsSize) {
-			return false, &unreadable{kindDamaged, fmt.Sprintf("%s has no bindings of this version, or was cut", path)}
+			return false, &unreadable{kindDamaged, fmt.Sprintf("%s is no file of bindings of this version, or its end is missing", path)}
 		}
 		return false, nil
 	}
