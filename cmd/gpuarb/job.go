@@ -37,8 +37,8 @@ func (a *app) jobOpenCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "open {--cgroup PATH | --cgroup-of PID | --oci} --memory SIZE [--name NAME]",
 		Short: "hold all processes of a cgroup to one budget",
-		Long: `Opens the job of a cgroup that exists, and prints its number. Only root may. Repeated with the same options it
-changes nothing. With --oci it reads the state of a container on stdin, as a createRuntime hook gets it.
+		Long: `Opens the job of a cgroup that exists, and prints its number. Only root may open it. If the job is open already with
+the same options, nothing changes. With --oci the command reads the state of a container on stdin, as a createRuntime hook gets it.
 
 The exit code is 0, 1 when it failed, 2 for usage, 69 when there is no device or no daemon, 75 when there is no room
 now, 124 when the wait timed out.`,
@@ -50,7 +50,7 @@ now, 124 when the wait timed out.`,
 	flags.IntVar(&o.cgroupOf, "cgroup-of", 0, "the cgroup of the process with this PID")
 	flags.BoolVar(&o.oci, "oci", false, "the cgroup of the container whose state is on stdin, with its memory and name from annotations")
 	flags.StringVar(&o.memory, "memory", "", "the budget of all processes together on each device")
-	flags.StringVar(&o.min, "min", "", "of that, what is reserved from now on")
+	flags.StringVar(&o.min, "min", "", "the part of the budget that is reserved on each device from now on")
 	flags.IntVar(&o.streams, "streams", 0, "the most streams of each process on each device")
 	flags.IntVar(&o.priority, "priority", 0, "added to the priority of its requests")
 	flags.StringVar(&o.device, "device", "", "the only devices that it may use: index, UUID or PCI address, or a list of these")
@@ -144,7 +144,7 @@ func (a *app) jobClose(args []string, cgroup string, oci bool) error {
 	return a.ask(func(ctx context.Context, client *ipc.Client) error {
 		account, err := client.CloseBinding(ctx, request)
 		if oci && errors.Is(err, ipc.StatusNoSession) {
-			return nil // it closed by itself, or the container had none
+			return nil // the job closed by itself, or the container had no job
 		}
 		if err != nil {
 			return a.explainBinding(client.Path(), "", err)

@@ -1,7 +1,7 @@
 package main
 
-// This file turns the flags of `gpuarb job open` into the job of a cgroup. job.go calls it; joboci.go
-// reads the state that an OCI hook gets.
+// This file turns the flags of `gpuarb job open` into an ipc.Binding, the description of a cgroup's job.
+// job.go calls it; joboci.go reads the state of a container that an OCI hook gets.
 
 import (
 	"context"
@@ -36,7 +36,7 @@ type bindOptions struct {
 	until    string
 }
 
-// Values of flags.
+// Values of --contexts, --on-loss and --until. A duration follows untilIdle.
 const (
 	contextsInside  = "inside"
 	contextsOutside = "outside"
@@ -53,9 +53,9 @@ const (
 	annotationName   = "gpuarb.dev/name"
 )
 
-// binding returns the job that the flags describe, without its devices.
+// binding returns the job that the flags describe. It leaves the devices out: only the daemon can resolve their names.
 func (o *bindOptions) binding(flags *pflag.FlagSet) (b ipc.Binding, err error) {
-	if err := o.place(&b); err != nil {
+	if err := o.setCgroup(&b); err != nil {
 		return b, err
 	}
 	if o.memory != "" || !o.oci {
@@ -82,7 +82,7 @@ func (o *bindOptions) binding(flags *pflag.FlagSet) (b ipc.Binding, err error) {
 	case flags.Changed("streams") && (o.streams < 1 || o.streams > math.MaxInt32):
 		return b, fmt.Errorf("--streams: %d is no limit; write a number from 1 to %d", o.streams, math.MaxInt32)
 	case o.priority < math.MinInt16 || o.priority > math.MaxInt16:
-		return b, fmt.Errorf("--priority: %d is not from %d to %d", o.priority, math.MinInt16, math.MaxInt16)
+		return b, fmt.Errorf("--priority: %d is out of range; write a number from %d to %d", o.priority, math.MinInt16, math.MaxInt16)
 	case o.contexts != contextsInside && o.contexts != contextsOutside:
 		return b, fmt.Errorf("--contexts: %q is neither inside nor outside", o.contexts)
 	case o.onLoss != lossClosed && o.onLoss != lossOpen:
@@ -101,24 +101,24 @@ func (o *bindOptions) binding(flags *pflag.FlagSet) (b ipc.Binding, err error) {
 	return b, o.setWait(&b)
 }
 
-// setMemory sets the budget from text.
+// setMemory sets the budget that text gives. It returns an error if text is empty.
 func setMemory(b *ipc.Binding, text string) error {
 	if text == "" {
-		return errors.New("it is missing: write the budget of all processes together, as 4G or 25%")
+		return errors.New("it is missing: write the budget of all processes together, such as 4G or 25%")
 	}
 	size, err := accounting.ParseSize(text)
 	switch {
 	case err != nil:
 		return err
 	case size == (accounting.Size{}):
-		return errors.New("programs without any device memory need no GPU; write more than 0")
+		return errors.New("a budget of 0 would let no program use a GPU; write more than 0")
 	}
 	b.Memory, b.MemoryShare = shim.WireSize(size)
 	return nil
 }
 
-// place sets the cgroup, and the name that the job has without --name.
-func (o *bindOptions) place(b *ipc.Binding) error {
+// setCgroup sets the cgroup, and the name that the job has without --name.
+func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 	given := 0
 	for _, is := range []bool{o.cgroup != "", o.cgroupOf != 0, o.oci} {
 		if is {
@@ -136,7 +136,7 @@ func (o *bindOptions) place(b *ipc.Binding) error {
 			return fmt.Errorf("--cgroup-of: %w", err)
 		}
 		if facts.Cgroup == "/" {
-			return fmt.Errorf("--cgroup-of: process %d is in no cgroup but the root, which can have no job", o.cgroupOf)
+			return fmt.Errorf("--cgroup-of: process %d is in the root cgroup, which cannot have a job: move the process to a cgroup of its own", o.cgroupOf)
 		}
 		b.Cgroup = facts.Cgroup
 	default:
@@ -156,16 +156,16 @@ func (o *bindOptions) setUntil(b *ipc.Binding) error {
 	case isIdle:
 		limit, err := parseWait(idle)
 		if err != nil {
-			return fmt.Errorf("--until idle: %w", err)
+			return fmt.Errorf("--until: %q is no time above 0; write for example idle=90s, idle=10m or idle=2h", o.until)
 		}
 		b.Until, b.Idle = ipc.UntilIdle, limit
 	default:
-		return fmt.Errorf("--until: %q is none of gone, closed and idle=10m", o.until)
+		return fmt.Errorf("--until: %q is unknown; write gone, closed, or idle and a time, such as idle=10m", o.until)
 	}
 	return nil
 }
 
-// setWait sets how long the opening may wait.
+// setWait sets how long the open may wait for the reservation.
 func (o *bindOptions) setWait(b *ipc.Binding) error {
 	switch {
 	case o.wait == "":
@@ -175,7 +175,9 @@ func (o *bindOptions) setWait(b *ipc.Binding) error {
 		b.Wait = -1
 	default:
 		limit, err := parseWait(o.wait)
-		if err != nil {
+		if errors.Is(err, errWaitZero) {
+			return errors.New("--wait: must be above 0; leave --wait out if the open must not wait")
+		} else if err != nil {
 			return fmt.Errorf("--wait: %w", err)
 		}
 		b.Wait = limit
@@ -211,7 +213,7 @@ func (o *bindOptions) fromOCI(b *ipc.Binding) error {
 		return fmt.Errorf("--oci: %w", err)
 	}
 	if state.PID <= 0 {
-		return fmt.Errorf("--oci: the state of container %s has no pid: this must be a createRuntime hook", state.ID)
+		return fmt.Errorf("--oci: the state of container %s has no pid: run this command as a createRuntime hook", state.ID)
 	}
 	if b.Cgroup, err = containerCgroup(state.PID); err != nil {
 		return fmt.Errorf("--oci: container %s: %w", state.ID, err)

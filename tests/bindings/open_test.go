@@ -65,7 +65,7 @@ func holdsAtLeast(t *testing.T, p *rig.Program, bytes string) {
 	p.Want("alloc much "+bytes, "ok")
 }
 
-// TestOpenIsRoots: only who is privileged may open and close; the cgroup must exist, and may have one job; a name belongs to one
+// TestOpenIsRoots: only root may open and close; the cgroup must exist, and may have one job; a name belongs to one
 // cgroup; repeating an open changes nothing.
 func TestOpenIsRoots(t *testing.T) {
 	t.Parallel()

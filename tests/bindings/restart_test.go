@@ -6,7 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file kills the daemon and checks that the jobs of cgroups outlive it, whichever step it was killed at.
+// This file kills the daemon and checks that the jobs of cgroups outlive it, at whichever step it is killed.
 
 // TestOutlivesTheDaemon: budgets, reservations, names and nesting of bindings survive a kill of the daemon, with and without
 // programs. A cgroup that is removed while no daemon runs has no job afterwards.

@@ -8,10 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file runs programs of a bound cgroup past the library.
+// This file runs programs in a bound cgroup without the library.
 
 // TestUnmanagedOfTheJob: a process in a bound cgroup that uses the device without the library is listed as unmanaged of that job, with
-// how it runs past the library, whatever its environment says.
+// how it avoids the library, whatever its environment says.
 func TestUnmanagedOfTheJob(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
