@@ -108,7 +108,7 @@ func (j *job) isInside(of *job) bool {
 }
 
 // narrowLocked lowers the limit that a client asks for to the budget of the job that its environment names, if the client
-// belongs to the job of a cgroup instead. A limit that is a share of the device is not lowered.
+// belongs to the job of a cgroup instead. Of a number of bytes and a share of the device, the job's budget counts.
 func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbiter.JobID) {
 	j := d.jobs[h.Job]
 	if j == nil || j.id == belongs {
@@ -117,8 +117,11 @@ func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbite
 	if _, err := d.jobOfLocked(h.Job, peer); err != nil {
 		return
 	}
-	if most := d.file.Jobs.At(j.index).Max; most < h.Memory && h.Share == 0 {
-		h.Memory = most
+	switch is := d.file.Jobs.At(j.index); {
+	case is.MaxPerMille != 0 && (h.Share == 0 || is.MaxPerMille < h.Share):
+		h.Memory, h.Share = ipc.NoLimit, is.MaxPerMille
+	case is.Max != ipc.NoLimit && (h.Share != 0 || is.Max < h.Memory):
+		h.Memory, h.Share = is.Max, 0
 	}
 }
 

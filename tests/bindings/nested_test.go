@@ -117,13 +117,17 @@ func TestNothingPassesABinding(t *testing.T) {
 			t.Errorf("%s: %d, %s", what, got.Code, got.Stderr)
 		}
 	}
-	moved := m.Interact(m.Gpuarb("run", "--memory", "20M", "--", "sh", "-c", `echo $$ >"$0" && exec "$@"`, box.Procs(), u.Program("cudaprog-dlsym")))
-	moved.Want("alloc a 20M", "ok")
-	moved.Want("alloc more 1", errOutOfMemory)
-	if l := m.Snapshot().Leases; len(l) != 1 || l[0].JobName != "web" {
-		t.Errorf("a process that a job outside left in the cgroup is in the job %+v", l)
+	for _, budgets := range [][2]string{{"20M", ""}, {"20M", "30M"}, {"30M", "20M"}, {"20M", "50%"}, {"5%", ""}, {"5%", "50M"}, {"10%", "5%"}} {
+		moved := m.Interact(m.Gpuarb("run", "--memory", budgets[0], "--", "sh", "-c", `echo $$ >"$0" && GPUARB_MEMORY=$1 && export GPUARB_MEMORY && exec "$2"`,
+			box.Procs(), budgets[1], u.Program("cudaprog-dlsym")))
+		moved.Want("alloc a 20M", "ok")
+		moved.Want("alloc more 1", errOutOfMemory)
+		if l := m.Snapshot().Leases; len(l) != 1 || l[0].JobName != "web" {
+			t.Errorf("a process that a job outside left in the cgroup is in the job %+v", l)
+		}
+		moved.End()
+		rig.Eventually(t, "it is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
 	}
-	moved.End()
 }
 
 // TestReservesInsideItsReservation: if the binding was opened with a reservation, a program inside may reserve of that.
