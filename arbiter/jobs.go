@@ -151,8 +151,8 @@ func (a *Arbiter) JobsIn(cgroup string, around JobID) (ids []JobID) {
 	return ids
 }
 
-// Enclose puts a job inside the job of a cgroup that was opened later, around its own cgroup. What it holds counts there even if it exceeds
-// the limits. Unknown jobs are ignored.
+// Enclose puts a job inside the job of a cgroup that was opened later, around its own cgroup. The outer job is charged with what
+// the inner one holds, even if that exceeds the limits. Unknown jobs are ignored.
 func (a *Arbiter) Enclose(now time.Time, id, around JobID) {
 	j, in := a.jobs[id], a.jobs[around]
 	if j == nil || in == nil || j == in {

@@ -21,7 +21,7 @@ type snapshot struct {
 	state    figures.Snapshot
 	budgets  map[*shared]*figures.BudgetState
 	reserved []accounting.Bytes // bytes reserved for jobs without a shared budget, by device, in the order of a.devices
-	contexts []accounting.Bytes // bytes reserved for contexts of all jobs, likewise
+	contexts []accounting.Bytes // bytes reserved for contexts of all jobs, in the same order
 
 	onDevices []figures.JobDeviceState // free rows for the devices of jobs that are still to be added
 }

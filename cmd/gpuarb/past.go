@@ -122,7 +122,7 @@ many were refused. With a number it lists that job alone, with a name the jobs o
 		}
 		if len(job) > 0 {
 			if q.Job, err = strconv.ParseUint(job[0], 10, 63); err != nil || q.Job == 0 {
-				q.Name = job[0] // no job has the name "0", because names are not numbers: 0 finds nothing
+				q.Name = job[0] // a job name is never a number, and no job is numbered 0: "0" matches nothing
 			}
 		}
 		pasts := []rows.Past{}

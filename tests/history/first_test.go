@@ -10,8 +10,8 @@ import (
 
 // This file checks what the history says of a program whose first request is refused so that it drops its cache.
 
-// TestRefusedFirst: a request that is refused so that an allocator drops its cache is no refusal in the history, because the program goes on. The
-// history keeps its other figures, and the command needs no more than its peak.
+// TestRefusedFirst: the first request of a caching allocator is refused so that the allocator drops its cache. The history does not count this
+// refusal. The history keeps its other figures, and the command needs no more than its peak.
 func TestRefusedFirst(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{NoMount: true, Devices: "8G"})

@@ -242,7 +242,7 @@ func User() string {
 	return me.Username
 }
 
-// LimitAddresses lets the program map only so many more bytes than it has mapped. A driver that computes on the processor then has no memory
+// LimitAddresses limits the address space of the program to what it has mapped and more bytes. A driver that computes on the processor then has no memory
 // for more.
 func (p *Program) LimitAddresses(more uint64) {
 	p.m.T.Helper()
