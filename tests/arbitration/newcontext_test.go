@@ -116,8 +116,10 @@ func TestTheDriverHasLessThanTheBooks(t *testing.T) {
 	m.Sim("hang", "0") // from now on no reading shows what the stranger takes
 	stranger := m.Interact(m.Command(m.Env(), program))
 	stranger.Want("alloc a 5G", "ok")
-	pid := stranger.PID()
+	pid, waiter := stranger.PID(), waits.PID()
 	waits.Tell("alloc a 6G")
+	rig.Eventually(t, "the driver has refused the first", func() bool { return m.SimNumber("lacked", "0") >= 1 })
+	rig.Eventually(t, "its bytes are back", func() bool { return m.Lease(waiter, 0).Used < 1<<30 })
 	asks.Tell("alloc a 6G")
 	rig.Eventually(t, "the driver has refused both", func() bool { return m.SimNumber("lacked", "0") >= 2 })
 	m.Sim("answer", "0")
