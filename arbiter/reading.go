@@ -58,6 +58,22 @@ func (a *Arbiter) Unread(device int, since time.Time) bool {
 	return false
 }
 
+// Recovering reports whether readings have still to show what contexts of restored leases take on a device. Before that, a grant could use
+// the room of these contexts, so that the daemon serves no client. It returns false if contexts take nothing by the configuration, or if
+// readings do not name processes.
+func (a *Arbiter) Recovering(device int) bool {
+	d := a.device(device)
+	if d == nil || d.lost || d.unnamed || d.contextRoom() == 0 {
+		return false
+	}
+	for l := range a.leasesOn(d) {
+		if l.session.alive() && !l.lost && l.contexts > 0 && !l.extra.Confirmed() {
+			return true
+		}
+	}
+	return false
+}
+
 // UnreadOf reports whether bytes are assumed on a device for contexts of a session, because no reading has shown them yet.
 func (a *Arbiter) UnreadOf(id SessionID, device int) bool {
 	s, d := a.sessions[id], a.device(device)

@@ -54,7 +54,7 @@ func (r *reader) run(ctx context.Context) {
 	began := r.d.now()
 	compared := began // start of the last reading with compare set (see read)
 	r.read(began, true, false)
-	close(r.first)
+	started := r.started()
 	for r.wait(ctx, began, compared) {
 		began = r.d.now()
 		compare, early := began.Sub(compared) >= readEvery, false
@@ -64,8 +64,21 @@ func (r *reader) run(ctx context.Context) {
 			early = r.awaited() || r.unread(began)
 		}
 		r.read(began, compare || early, early)
+		started = started || r.started()
 		r.findKeepers() // for dead processes whose memory is still in use
 	}
+}
+
+// started closes r.first if readings have shown what the contexts of recovered programs take on the device. It reports whether it did:
+// the daemon may then serve clients there.
+func (r *reader) started() bool {
+	r.d.lock()
+	defer r.d.unlock()
+	if r.d.arb.Recovering(r.index) {
+		return false
+	}
+	close(r.first)
+	return true
 }
 
 // wait waits until the next reading is due; false: ctx has ended.

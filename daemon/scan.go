@@ -135,7 +135,7 @@ func (d *Daemon) probeUnknown() {
 }
 
 // startReaders starts the reader of each device, and waits for the first readings, for startPatience at most. Memory
-// in use at the start is thus counted from the start.
+// in use at the start is thus counted from the start, also that of contexts of recovered programs.
 func (d *Daemon) startReaders() {
 	late := d.after(startPatience)
 	for _, r := range d.readers() {
@@ -152,7 +152,7 @@ func (d *Daemon) startReaders() {
 		select {
 		case <-r.first:
 		case <-late:
-			d.log.Warn("not every device answers: starting without its figures")
+			d.log.Warn("starting without the figures of every device: one does not answer, or programs there take and free memory all the time")
 			return
 		case <-d.ctx.Done():
 			return

@@ -48,3 +48,39 @@ func TestContextsInside(t *testing.T) {
 	holds(t, m, p, "100M", 100*mib)
 	p.End()
 }
+
+// TestFullThroughARestart: a program has filled its budget, or the device, with its context and its allocations. The next daemon refuses it
+// one more byte, from its first request on. After a free the program gets exactly what it freed.
+func TestFullThroughARestart(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string][]string{
+		"contexts inside":  {"--memory", "100M", "--contexts", "inside"},
+		"contexts outside": {"--memory", "200M"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{fmt.Sprintf("SIMCUDA_CONTEXT_BYTES=%d", 10*mib)},
+				Config: "schema_version = 1\n[[device]]\nmatch.index = 0\nmemory = \"200M\"\n"}) // the driver itself has room for more
+			u, box := m.OtherUser(anne), m.Cgroup()
+			job(t, m, 0, "", append([]string{"open", "--cgroup", box.Path, "--name", "box"}, open...)...)
+			p := u.BareIn(box)
+			p.Want("alloc a 10M", "ok")
+			rig.Eventually(t, "the context is measured", func() bool { return m.Lease(p.PID(), 0).Overhead == 10*mib })
+			most := map[string]int{"contexts inside": 80, "contexts outside": 180}[name]
+			p.Want(fmt.Sprintf("alloc b %dM", most), "ok")
+			for range 5 {
+				m.Kill()
+				m.Start()
+				p.Want("alloc more 1", errOutOfMemory)
+				p.Want("free a", "ok")
+				p.Want("alloc more 10485761", errOutOfMemory)
+				p.Want("alloc a 10M", "ok")
+				p.Want("alloc more 1", errOutOfMemory)
+			}
+			if held, want := m.HeldBy(p.PID(), 0).Bytes, uint64(most+10)*mib; held != want {
+				t.Errorf("the driver counts %d bytes, want %d", held, want)
+			}
+			p.End()
+		})
+	}
+}
