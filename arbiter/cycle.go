@@ -102,7 +102,7 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
 			}
 			l.watched, began = true, true
 			a.changed()
-			for _, x := range slices.Collect(a.leasesBelow(budgetOf(l.shared), d.Index)) {
+			for _, x := range slices.Collect(a.leasesBelow(l.budget(), d.Index)) {
 				if f.ofBytes() {
 					a.watchLease(x)
 				} else {

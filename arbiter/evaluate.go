@@ -113,6 +113,8 @@ func (s *candidate) evaluation() evaluation {
 	switch at := s.refusedBy[0]; {
 	case at.shared != nil:
 		return evaluation{reason: ReasonSharedFull}
+	case at.within != nil:
+		return evaluation{reason: ReasonOverBudget}
 	case at.ofPermits():
 		return evaluation{reason: ReasonSlots}
 	}
@@ -331,10 +333,16 @@ func (a *Arbiter) evaluateStartOn(t *ticket, s *candidate) evaluation {
 	if v := a.neverStarts(t, d, least, budget); v.final {
 		return v
 	}
-	for sh := range t.shares {
-		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
-			a.checkLimit(t, s, sh.limitOn(d), grows > a.ledger.Available(sh.budget, d.Index))
+	check := func(of *accounting.Budget, at *limit) {
+		if grows := a.ledger.MinGrowth(budget, d.Index, least, of); grows > 0 {
+			a.checkLimit(t, s, at, grows > a.ledger.Available(of, d.Index))
 		}
+	}
+	for in := range t.reservesIn {
+		check(in.budget, in.limitOn(d))
+	}
+	for sh := range t.shares {
+		check(sh.budget, sh.limitOn(d))
 	}
 	var asks permit.Kinds
 	if t.kind == wantsJob && j.keeps(d) {
@@ -368,7 +376,12 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 			return final(ReasonSharedFull)
 		}
 	}
-	if b != t.job.budget || t.job.around != nil { // a session's reservation: those of other sessions of the job, or of other jobs inside the same one, may leave too little
+	for in := range t.reservesIn {
+		if least > in.budget.Limits(d.Index).Max {
+			return final(ReasonOverBudget)
+		}
+	}
+	if b != t.job.budget || t.job.around != nil && t.job.request.Cgroup == "" { // a session's reservation: those of other sessions of the job, or of other jobs inside the same one, may leave too little
 		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && reasonOf(r) == ReasonOverBudget {
 			return final(ReasonOverBudget)
 		}

@@ -207,7 +207,7 @@ func (a *Arbiter) explainBlocked(now time.Time, t *ticket, why Reason, r *accoun
 		return ""
 	}
 	at := s.refusedBy[i].limit
-	first, free := a.blockerOf(at, t, s.heldSince), a.ledger.Available(budgetOf(at.shared), d.Index)
+	first, free := a.blockerOf(at, t, s.heldSince), a.ledger.Available(at.budget(), d.Index)
 	if first == nil || free == 0 {
 		return ""
 	}
@@ -244,7 +244,7 @@ func (a *Arbiter) keptFor(now time.Time, at *limit, first *ticket, more int) str
 	if at.kind != limitsBytes {
 		return fmt.Sprintf(wording.SlotKeptFor, whom, waited, a.requestText(first))
 	}
-	free := a.ledger.Available(budgetOf(at.shared), at.device.Index)
+	free := a.ledger.Available(at.budget(), at.device.Index)
 	return fmt.Sprintf(wording.KeptFor, free.Human(), whom, waited, a.requestText(first))
 }
 
@@ -263,6 +263,8 @@ func (r Reason) plain() string {
 		return wording.DeviceFull
 	case ReasonSharedFull:
 		return wording.SharedFull
+	case ReasonOverBudget:
+		return wording.AroundFull
 	case ReasonSlots:
 		return wording.NoSlotFree
 	}

@@ -88,26 +88,28 @@ func (a *Arbiter) heldAt(now time.Time, l *limit, t *ticket) string {
 	if l.kind != limitsBytes {
 		return slotsHeld(now, l.device)
 	}
-	return a.bytesHeldAt(now, l, t, a.topHolders(l.device, budgetOf(l.shared)))
+	return a.bytesHeldAt(now, l, t, a.topHolders(l.device, l.budget()))
 }
 
 // bytesHeldAt returns a text with the holders of bytes at a limit, for the program of a ticket.
 func (a *Arbiter) bytesHeldAt(now time.Time, l *limit, t *ticket, held topHolders) string {
-	d, sh := l.device, l.shared
-	b := budgetOf(sh)
+	d, b := l.device, l.budget()
 	holders, free := held.text(now, t.job, t.lease), a.ledger.Available(b, d.Index)
 	text := fmt.Sprintf(wording.MemoryHeld, free.Human(), holders)
 	switch {
 	case holders != "":
-	case sh == nil && held.count == 0:
+	case b == nil && held.count == 0:
 		return ""
 	case free > 0:
 		text = fmt.Sprintf(wording.Free, free.Human())
 	default:
 		text = wording.NothingFree
 	}
-	if sh != nil {
-		return fmt.Sprintf(wording.BudgetHeld, sh.describeLimit(d, sh.limits(d).Max), text)
+	switch {
+	case l.within != nil:
+		return fmt.Sprintf(wording.BudgetHeld, t.job.limitAt(b, b.Limits(d.Index).Max), text)
+	case l.shared != nil:
+		return fmt.Sprintf(wording.BudgetHeld, l.shared.describeLimit(d, l.shared.limits(d).Max), text)
 	}
 	return text
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
@@ -22,6 +23,28 @@ func (s *shared) limitOn(d *device) *limit {
 		s.at[d] = l
 	}
 	return l
+}
+
+// limitOn returns the limit of the job of a cgroup on a device. Only opens of jobs of cgroups below wait there, because their reservations
+// are part of its budget. Programs inside never wait for the budget of their own job.
+func (j *job) limitOn(d *device) *limit {
+	l := j.at[d]
+	if l == nil {
+		l = &limit{device: d, within: j}
+		if j.at == nil {
+			j.at = make(map[*device]*limit)
+		}
+		j.at[d] = l
+	}
+	return l
+}
+
+// budget returns the ledger budget that the limit bounds; nil: it bounds the device.
+func (l *limit) budget() *accounting.Budget {
+	if l.within != nil {
+		return l.within.budget
+	}
+	return budgetOf(l.shared)
 }
 
 // watchState returns the limit whose fields waits and watched apply to l. All permit limits and own slot limits of a device share those of
@@ -79,6 +102,11 @@ func (a *Arbiter) allLimits(do func(*limit)) {
 	for _, d := range a.devices {
 		d.limitsFor(maps.Values(a.shareds), do)
 	}
+	for _, j := range a.jobs {
+		for _, l := range j.at {
+			do(l)
+		}
+	}
 }
 
 // clearBlockers empties the set of blocked limits.
@@ -107,6 +135,9 @@ func (t *ticket) waitsOn(s *candidate) (at []refusingLimit) {
 		if t.lacks(func(f refusingLimit) bool { return f.limit == of(f.device) }) {
 			at = append(at, refusingLimit{limit: of(d)})
 		}
+	}
+	for in := range t.reservesIn {
+		on(in.limitOn)
 	}
 	for sh := range t.shares {
 		on(sh.limitOn)
@@ -161,8 +192,8 @@ func (a *Arbiter) noteHeldSince(t *ticket) {
 }
 
 // blockLater marks the limits at which a request waits, and adds the request to the blockers of one limit on each candidate device. That is
-// the narrowest limit that refuses it, so that requests that wait only at wider limits are not held up. If the narrowest limit is neither a
-// shared budget nor an own slot limit, the request also blocks the permits that it asks for.
+// the narrowest limit that refuses it, so that requests that wait only at wider limits are not held up. If the narrowest limit is neither
+// that of a budget nor an own slot limit, the request also blocks the permits that it asks for.
 func (a *Arbiter) blockLater(now time.Time, t *ticket) {
 	for i := range t.candidates {
 		s := &t.candidates[i]
@@ -172,7 +203,7 @@ func (a *Arbiter) blockLater(now time.Time, t *ticket) {
 				narrowest = f.limit
 			}
 		}
-		if narrowest.kind != limitsOwnSlots && narrowest.shared == nil {
+		if narrowest.kind != limitsOwnSlots && narrowest.budget() == nil {
 			for k := range s.asks.Limits(s.device.caps()) {
 				s.device.permitLimits[k].block(t, time.Time{})
 			}

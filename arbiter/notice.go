@@ -89,7 +89,7 @@ func (m *queueView) notice(t *ticket) Notice {
 	case t.fitsButBlocked():
 		text += ": " + wording.OthersFirst
 	}
-	if t.lease != nil && at.kind == limitsBytes && at.shared == nil {
+	if t.lease != nil && at.kind == limitsBytes && at.budget() == nil {
 		text += a.besideReserved(t.job, at.device, a.wantsBytes(t), memoized(m.reserved, at.device, a.allReserved))
 	}
 	if a.isFurther(t) {
@@ -122,7 +122,7 @@ func (m *queueView) heldAt(at *limit, t *ticket) string {
 	if at.kind != limitsBytes {
 		return m.a.heldAt(m.now, at, t)
 	}
-	find := func(at *limit) topHolders { return m.a.topHolders(at.device, budgetOf(at.shared)) }
+	find := func(at *limit) topHolders { return m.a.topHolders(at.device, at.budget()) }
 	held := memoized(m.held, at, find)
 	text := func(at *limit) string { return m.a.bytesHeldAt(m.now, at, t, held) }
 	if held.has(t.job, t.lease) {
@@ -153,13 +153,13 @@ func (a *Arbiter) holdersState(at *limit) string {
 		return b.String()
 	}
 	n := 0
-	for l := range a.leasesBelow(budgetOf(at.shared), at.device.Index) {
+	for l := range a.leasesBelow(at.budget(), at.device.Index) {
 		if l.Granted() > 0 && n < namedHolders {
 			fmt.Fprintf(&b, " %d", l.session.id)
 			n++
 		}
 	}
-	for _, h := range a.reservations(at.device, budgetOf(at.shared)) {
+	for _, h := range a.reservations(at.device, at.budget()) {
 		if j, ok := h.holder.(*job); ok {
 			fmt.Fprintf(&b, " job %d", j.id)
 		} else {

@@ -25,7 +25,7 @@ func (a *Arbiter) noPlace(t *ticket) string {
 	switch p := t.process(); {
 	case t.aside:
 		return wording.CrowdedAside
-	case a.ticketsOfPID[p.PID] >= MaxTicketsOfProcess:
+	case p.PID != 0 && a.ticketsOfPID[p.PID] >= MaxTicketsOfProcess: // 0: the job of a cgroup
 		return fmt.Sprintf(wording.CrowdedByProcess, MaxTicketsOfProcess)
 	case !p.MayPass() && a.ticketsOf[p.UID] >= MaxTicketsOfUser:
 		return fmt.Sprintf(wording.CrowdedByUser, p.UID, MaxTicketsOfUser)
@@ -97,6 +97,10 @@ func (a *Arbiter) dequeue(now time.Time, t *ticket) {
 		d := t.candidates[i].device
 		d.waiting--
 		d.limitsFor(t.shares, func(l *limit) { l.watched = l.watched && d.waiting > 0 })
+		for in := range t.reservesIn {
+			l := in.limitOn(d)
+			l.watched = l.watched && d.waiting > 0
+		}
 	}
 	if l := t.lease; l != nil {
 		l.waits--

@@ -146,7 +146,7 @@ func (m *queueView) ticketState(t *ticket) figures.TicketState {
 	if first := m.a.aheadOf(t); first != nil {
 		state.Behind = uint64(first.id)
 		if at := t.narrowestLimit(); at.kind == limitsBytes && t.fitsButBlocked() {
-			state.Kept = m.a.ledger.Available(budgetOf(at.shared), at.device.Index)
+			state.Kept = m.a.ledger.Available(at.budget(), at.device.Index)
 		}
 	}
 	return state

@@ -176,10 +176,11 @@ type job struct {
 	allWait      bool   // on a copy: holdersWait was true when the copy was made
 	survivor     string // process without a session that goes on after the command, as "ssh-agent[4711]"; "": none is known
 
-	shared     *shared // shared budget of its rule; nil: none
-	cap        *shared // cap of its user; nil: the user has no limit
-	around     *job    // job of a cgroup inside which the job is; nil: none
-	inside     []*job  // jobs that are inside this one
+	shared     *shared            // shared budget of its rule; nil: none
+	cap        *shared            // cap of its user; nil: the user has no limit
+	around     *job               // job of a cgroup inside which the job is; nil: none
+	inside     []*job             // jobs that are inside this one
+	at         map[*device]*limit // limits at which the opens of cgroups' jobs inside this one wait for bytes of its budget
 	budget     *accounting.Budget
 	sessions   []*session // sessions of living processes, and of ended ones until their memory is freed
 	used       []*jobUse  // usage of each device that the job has used
@@ -297,7 +298,8 @@ const notNoted = accounting.Max
 type limit struct {
 	device   *device
 	kind     limitKind
-	shared   *shared   // shared budget that the limit belongs to; nil: the limit is that of the device
+	shared   *shared   // shared budget that the limit belongs to; nil: none
+	within   *job      // job of a cgroup whose budget the limit belongs to; nil: none. With neither, the limit is that of the device
 	blockers []blocker // waiting requests that block later ones here, in the order of the queue
 	waits    bool      // the last cycle left a request waiting here
 	watched  bool      // the clients of the leases below the limit report each free
@@ -307,7 +309,7 @@ type limit struct {
 type limitKind int
 
 const (
-	limitsBytes    limitKind = iota // bytes of a device, or of a shared budget on a device
+	limitsBytes    limitKind = iota // bytes of a device, or on a device of a shared budget or of the job of a cgroup
 	limitsPermits                   // permits of a device: slots.max, a claim, or the sole use of the device
 	limitsOwnSlots                  // the slot limit of a program itself, which blocks no other request
 )

@@ -23,6 +23,16 @@ func (t *ticket) shares(yield func(*shared) bool) {
 	t.job.shares(yield)
 }
 
+// reservesIn yields the jobs of cgroups around the job of a cgroup that is being opened, the inner ones first. The reservation of the job is
+// part of their budgets. It yields nothing for other tickets.
+func (t *ticket) reservesIn(yield func(*job) bool) {
+	if t.kind != wantsJob || t.job.request.Cgroup == "" {
+		return
+	}
+	for in := t.job.around; in != nil && yield(in); in = in.around {
+	}
+}
+
 // on reports whether a device is among the candidates of a ticket.
 func (t *ticket) on(d *device) bool {
 	return slices.ContainsFunc(t.candidates, func(s candidate) bool { return s.device == d })
@@ -155,10 +165,10 @@ func (t *ticket) waitsForBytes() bool {
 // shows that limit as the reason.
 func (s *candidate) waitsForBytes() bool { return len(s.refusedBy) > 0 && s.refusedBy[0].ofBytes() }
 
-// sharesBudget reports whether t and u are charged to the same job or to the same shared budget. If so, serving t leaves less room for u
-// there: u may then have to be refused, or wait at a narrower limit than before.
+// sharesBudget reports whether t and u are charged to the same job, or inside the same job, or to the same shared budget. If so, serving t
+// leaves less room for u there: u may then have to be refused, or wait at a narrower limit than before.
 func (t *ticket) sharesBudget(u *ticket) bool {
-	if t.job == u.job {
+	if t.job.outermost() == u.job.outermost() {
 		return true
 	}
 	for sh := range t.shares {

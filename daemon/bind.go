@@ -60,6 +60,12 @@ func (d *Daemon) openBinding(cl *client, h ipc.Header, r *ipc.BindRequest, at *b
 	}
 	cl.takeLock()
 	defer d.unlock()
+	var place arbiter.Place
+	if r.Job.Flags&ipc.JobRetry != 0 {
+		var forget func()
+		place, forget = d.takeAbsentLocked(cl.conn.Peer(), h)
+		defer forget()
+	}
 	if j, err := d.sameBindingLocked(r, at); err != nil {
 		return rep, false, err
 	} else if j != nil {
@@ -68,7 +74,7 @@ func (d *Daemon) openBinding(cl *client, h ipc.Header, r *ipc.BindRequest, at *b
 	if err := d.checkBindingLocked(cl, r, at, own); err != nil {
 		return rep, false, err
 	}
-	j, info, err := d.addBindingLocked(r, at, proc)
+	j, info, err := d.addBindingLocked(cl.conn.Peer(), h, r, at, proc, place)
 	if err != nil {
 		return rep, false, err
 	}
@@ -120,7 +126,7 @@ func (d *Daemon) checkBindingLocked(cl *client, r *ipc.BindRequest, at *binding,
 	}
 	switch {
 	case len(d.bindings) >= statefile.MaxBindings:
-		return refused(ipc.StatusTooMany, "%d cgroups have jobs, the most that there can be: close some (`gpuarb job list` lists them)", len(d.bindings))
+		return tooManyBindings()
 	case d.nestedLocked(at.path) > maxNested:
 		return refused(ipc.StatusTooMany, "%d jobs of cgroups would be nested, the most is %d: close one of them (`gpuarb job list` lists them)", d.nestedLocked(at.path), maxNested)
 	}
@@ -151,10 +157,18 @@ func (d *Daemon) mayBindLocked(cl *client, path string, own []string) error {
 // bindingRecord returns the record of the job that a request asks for.
 func bindingRecord(r *ipc.BindRequest, uid, gid uint32, token ipc.Token) statefile.Job {
 	q := &r.Job
-	record := statefile.Job{Run: 1, Token: token, UID: uid, GID: gid, Flags: q.Flags &^ (ipc.JobProcessor | ipc.JobNoWait), Streams: q.Streams,
+	record := statefile.Job{Run: 1, Token: token, UID: uid, GID: gid, Flags: q.Flags &^ (ipc.JobProcessor | ipc.JobNoWait | ipc.JobRetry), Streams: q.Streams,
 		Max: q.Memory, MaxPerMille: q.MemoryShare, Min: q.Min, MinPerMille: q.MinShare, Priority: q.Priority, Asked: q.Devices, AskedFor: q.Device}
 	statefile.SetTexts(&record.Command, q.Command.String(), r.Name.String())
 	return record
+}
+
+// openWithin returns how long the opening of a cgroup's job may wait, as the arbiter takes it.
+func openWithin(millis uint64) time.Duration {
+	if millis == ipc.NoLimit {
+		return rules.NoTimeout
+	}
+	return time.Duration(min(millis, maxWaitMillis)) * time.Millisecond
 }
 
 // boundRequestLocked converts the record of a cgroup's job for the arbiter.
@@ -165,26 +179,27 @@ func (d *Daemon) boundRequestLocked(b *binding, proc rules.Process, r *statefile
 	return request
 }
 
-// addBindingLocked adds the job of a cgroup to the arbiter. If the daemon dies before commitBindingLocked has committed
-// the records, the next daemon finds no trace of the job.
-func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Process) (*job, arbiter.JobInfo, error) {
+// addBindingLocked adds the job of a cgroup to the arbiter, and writes its records. Until commitBindingLocked commits
+// them, they count as free. The next daemon uses them only for an open that still waits (recoverqueue.go).
+func (d *Daemon) addBindingLocked(opener ipc.Peer, h ipc.Header, r *ipc.BindRequest, at *binding, proc rules.Process,
+	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
 	index, record, err := d.file.Jobs.New()
 	if err != nil {
 		return nil, none, refused(ipc.StatusTooMany, "%d jobs are open, the most of all users: end some (`gpuarb jobs` lists them)", statefile.MaxJobs)
 	}
 	*record = bindingRecord(r, proc.UID, proc.GID, ipc.NewToken())
+	if err := d.noteBindingLocked(at, record, opener, h, r.Job.WaitMillis); err != nil {
+		d.file.Jobs.Free(index)
+		return nil, none, err
+	}
 	around := d.aroundLocked(at.path)
 	request := d.boundRequestLocked(at, proc, record, around)
-	request.Command, request.OpenNow = r.Job.Command.String(), r.Job.Flags&ipc.JobNoWait != 0
-	switch {
-	case r.Job.WaitMillis == ipc.NoLimit:
-		request.OpenWithin = rules.NoTimeout
-	default:
-		request.OpenWithin = time.Duration(min(r.Job.WaitMillis, maxWaitMillis)) * time.Millisecond
-	}
+	request.Command, request.OpenNow, request.Place = r.Job.Command.String(), r.Job.Flags&ipc.JobNoWait != 0, place
+	request.OpenWithin = openWithin(r.Job.WaitMillis)
 	info, err := d.arb.OpenJob(d.now(), request)
 	if err != nil {
+		d.file.Bindings.Free(at.row)
 		d.file.Jobs.Free(index)
 		return nil, none, err
 	}
@@ -201,21 +216,21 @@ func (d *Daemon) addBindingLocked(r *ipc.BindRequest, at *binding, proc rules.Pr
 func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
 	d.commitJobLocked(j, info)
 	j.bound.used = d.now()
-	if err := d.keepBindingLocked(j); err != nil {
-		d.log.Warn("the job of a cgroup will not outlive this daemon", "cgroup", j.bound.path, "err", err)
-	}
+	d.file.Bindings.At(j.bound.row).Job = *d.file.Jobs.At(j.index)
+	d.file.Bindings.Commit(j.bound.row)
 	faults.At("binding.committed")
 	d.enterBindingLocked(j)
 }
 
-// keepBindingLocked writes the record of the cgroup of an open job.
-func (d *Daemon) keepBindingLocked(j *job) error {
+// noteBindingLocked writes the record of the cgroup of a job, and does not commit it. While the open waits, the job in
+// this record has the opener's process, the number of the request, and the longest wait.
+func (d *Daemon) noteBindingLocked(b *binding, record *statefile.Job, opener ipc.Peer, h ipc.Header, waitMillis uint64) error {
 	index, row, err := d.file.Bindings.New()
 	if err != nil {
-		return err
+		return tooManyBindings()
 	}
-	b := j.bound
-	*row = statefile.Binding{Until: b.until, IdleMillis: uint64(b.idle.Milliseconds()), Folder: b.folder, Job: *d.file.Jobs.At(j.index)}
+	*row = statefile.Binding{Until: b.until, IdleMillis: uint64(b.idle.Milliseconds()), Folder: b.folder, Job: *record}
+	row.Job.RunnerPID, row.Job.RunnerStart, row.Job.Request, row.Job.WaitMillis = uint32(opener.PID), opener.StartTicks, h.Request, waitMillis
 	copy(row.Container[:], b.container)
 	if b.lossOpen {
 		row.Flags |= ipc.BindLossOpen
@@ -224,9 +239,13 @@ func (d *Daemon) keepBindingLocked(j *job) error {
 		row.Flags |= ipc.BindContextsInside
 	}
 	row.SetPath(b.path) // it fits, because rules.CheckCgroup bounds it
-	d.file.Bindings.Commit(index)
 	b.row = index
 	return nil
+}
+
+// tooManyBindings returns the refusal of one more job of a cgroup than there may be.
+func tooManyBindings() error {
+	return refused(ipc.StatusTooMany, "%d cgroups have jobs, the most that there can be: close some (`gpuarb job list` lists them)", statefile.MaxBindings)
 }
 
 // bindReplyLocked returns the reply to the opener, without the token: the job's processes are found by their cgroup.

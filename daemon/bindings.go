@@ -125,11 +125,11 @@ func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbite
 	}
 }
 
-// enterBindingLocked moves jobs into the binding j after j was opened or recovered. These are the open bindings of cgroups
-// below j, and the jobs of programs that run in j's cgroup already. Jobs at deeper levels move along with theirs.
+// enterBindingLocked moves jobs into the binding j after j was opened or recovered. These are the bindings of cgroups
+// below j, also those that still wait for their reservation, and the jobs of programs that run in j's cgroup already. Jobs at deeper levels move along with theirs.
 func (d *Daemon) enterBindingLocked(j *job) {
 	for _, in := range d.bindings {
-		if in != j && in.around == j.around && in.open && accounting.InCgroup(in.bound.path, j.bound.path) {
+		if in != j && in.around == j.around && accounting.InCgroup(in.bound.path, j.bound.path) {
 			in.around = j
 			d.arb.Enclose(d.now(), in.id, j.id)
 		}

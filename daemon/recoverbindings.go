@@ -51,17 +51,14 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	}
 	r := d.file.Jobs.At(index)
 	d.boundMinLocked(r)
-	b := &binding{path: path, folder: row.Folder, until: row.Until, idle: time.Duration(min(row.IdleMillis, maxWaitMillis)) * time.Millisecond,
-		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, container: row.ContainerOf(), row: i}
+	b := d.bindingIn(i)
 	j := newJob(index, r)
 	j.open, j.bound, j.around, j.namespace = true, b, d.aroundLocked(path), home().PID
-	proc := rules.Process{UID: r.UID, GID: r.GID, User: d.inv.UserName(r.UID), Privileged: true, Namespace: home().PID, Cgroup: path}
-	proc.Command = statefile.TextOf(&r.Command)
 	var since time.Time
 	if r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
-	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since, Request: d.boundRequestLocked(b, proc, r, j.around),
+	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since, Request: d.boundRequestLocked(b, d.boundProcess(path, r), r, j.around),
 		Devices: d.indicesOf(r.GivenDevices()), Keeps: d.indicesOf(r.SlotDevices())})
 	if err != nil {
 		d.log.Warn("the job of a cgroup could not be taken up again", "job", r.ID, "cgroup", path, "err", err)
@@ -71,6 +68,19 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	d.enterJobLocked(j)
 	d.bindings[path] = j
 	return index, true
+}
+
+// bindingIn returns the cgroup in a record.
+func (d *Daemon) bindingIn(i int) *binding {
+	row := d.file.Bindings.At(i)
+	return &binding{path: row.PathOf(), folder: row.Folder, until: row.Until, idle: time.Duration(min(row.IdleMillis, maxWaitMillis)) * time.Millisecond,
+		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, container: row.ContainerOf(), row: i}
+}
+
+// boundProcess returns the facts of a recorded opener with which the job of a cgroup was opened.
+func (d *Daemon) boundProcess(path string, r *statefile.Job) rules.Process {
+	return rules.Process{UID: r.UID, GID: r.GID, User: d.inv.UserName(r.UID), Privileged: true, Namespace: home().PID, Cgroup: path,
+		Command: statefile.TextOf(&r.Command)}
 }
 
 // encloseRecoveredLocked puts programs that run in the cgroups of bindings inside these, those around others first.

@@ -64,6 +64,8 @@ func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules
 	switch key.typ {
 	case ipc.TypeJobOpen:
 		return d.jobWaitsAgainLocked(key, proc, place)
+	case ipc.TypeBind:
+		return d.bindingWaitsAgainLocked(key, place)
 	case ipc.TypeHello:
 		return d.sessionWaitsAgainLocked(key, proc, place)
 	}
@@ -113,6 +115,26 @@ func (d *Daemon) jobWaitsAgainLocked(key requestKey, proc rules.Process, place a
 	request.Place = place
 	info, _ := d.arb.OpenJob(d.now(), request) // a refusal is repeated when the client asks again
 	return d.absentWithRow(info.Waiting, func() { d.file.Jobs.Free(i) })
+}
+
+// bindingWaitsAgainLocked makes the ticket of a cgroup's job that waited for its reservation. The record of the
+// cgroup has all that the ticket needs.
+func (d *Daemon) bindingWaitsAgainLocked(key requestKey, place arbiter.Place) absent {
+	i := d.file.Bindings.Reserve(func(row *statefile.Binding) bool {
+		r := &row.Job
+		return int(r.RunnerPID) == key.PID && r.RunnerStart == key.StartTicks && r.Request == key.request
+	})
+	if i < 0 {
+		return absent{}
+	}
+	b, r := d.bindingIn(i), &d.file.Bindings.At(i).Job
+	if rules.CheckCgroup(b.path) != nil || d.bindings[b.path] != nil {
+		return d.absentWithRow(0, func() { d.file.Bindings.Free(i) })
+	}
+	request := d.boundRequestLocked(b, d.boundProcess(b.path, r), r, d.aroundLocked(b.path))
+	request.Place, request.OpenWithin = place, openWithin(r.WaitMillis)
+	info, _ := d.arb.OpenJob(d.now(), request) // a refusal is repeated when the client asks again
+	return d.absentWithRow(info.Waiting, func() { d.file.Bindings.Free(i) })
 }
 
 // sessionWaitsAgainLocked makes the ticket of a session that waited for its memory.min.

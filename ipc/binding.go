@@ -70,6 +70,9 @@ func (r *JobOpenRequest) setWait(longest time.Duration) {
 // live processes of an earlier job run in the cgroup, that job is put inside. Only a privileged user may open it. If the
 // cgroup has a job with the same name, limits and options, OpenBinding returns that job. onNotice may be nil.
 //
+// OpenBinding uses a connection of its own. If the daemon restarts meanwhile, it asks the next daemon again, and keeps
+// its place in the queue, as OpenJob describes.
+//
 // Errors are those of Claim, StatusPermission, and StatusRange, which includes a cgroup that does not exist. A daemon
 // of an earlier version answers with StatusUnknownType.
 func (c *Client) OpenBinding(ctx context.Context, b Binding, onNotice func(WaitingReply)) (JobOpenReply, error) {
@@ -77,14 +80,12 @@ func (c *Client) OpenBinding(ctx context.Context, b Binding, onNotice func(Waiti
 	if err != nil {
 		return JobOpenReply{}, err
 	}
-	return c.Bind(ctx, request, onNotice)
-}
-
-// Bind sends the request of OpenBinding.
-func (c *Client) Bind(ctx context.Context, request BindRequest, onNotice func(WaitingReply)) (JobOpenReply, error) {
-	var reply JobOpenReply
-	err := CallWaiting(ctx, c, TypeBind, &request, &reply, Wait{OnNotice: onNotice})
-	return reply, err
+	send := func(c *Client, ctx context.Context, job JobOpenRequest, w Wait) (reply JobOpenReply, err error) {
+		request.Job = job
+		err = CallWaiting(ctx, c, TypeBind, &request, &reply, w)
+		return reply, err
+	}
+	return openPatiently(ctx, c.path, request.Job, send, onNotice)
 }
 
 // CloseBinding closes the binding that one field of the request names. It returns a sentence that says what the

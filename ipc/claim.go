@@ -1,7 +1,7 @@
 package ipc
 
-// This file claims a device for a Go program and opens jobs for `gpuarb run`. Both keep their place in the queue
-// while the daemon restarts. requests.go has the plain requests; layout.go has JobOpenRequest.
+// This file claims a device for a Go program and opens jobs for `gpuarb run` and binding.go. All keep their place in
+// the queue while the daemon restarts. requests.go has the plain requests; layout.go has JobOpenRequest.
 
 import (
 	"context"
@@ -81,8 +81,16 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Cl
 // If the queue has no place, OpenJob reports that once and asks again every 100 ms. It returns StatusTimeout after
 // the request's longest wait, whether the request was in the queue or not.
 func OpenJob(ctx context.Context, path string, open JobOpenRequest, onNotice func(WaitingReply)) (JobOpenReply, error) {
+	return openPatiently(ctx, path, open, (*Client).OpenJobWaiting, onNotice)
+}
+
+// sendOpen sends a request for a job on a connection, and waits for the reply.
+type sendOpen func(*Client, context.Context, JobOpenRequest, Wait) (JobOpenReply, error)
+
+// openPatiently does the work of OpenJob and OpenBinding. send makes the request of open.
+func openPatiently(ctx context.Context, path string, open JobOpenRequest, send sendOpen, onNotice func(WaitingReply)) (JobOpenReply, error) {
 	began := time.Now()
-	reply, err := openWaiting(ctx, path, open, onNotice, false)
+	reply, err := openWaiting(ctx, path, open, send, onNotice, false)
 	if !errors.Is(err, StatusCrowded) {
 		return reply, err
 	}
@@ -100,7 +108,7 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, onNotice fun
 	for errors.Is(err, StatusCrowded) && patient.Err() == nil {
 		select {
 		case <-again.C:
-			reply, err = openWaiting(patient, path, open, onNotice, true)
+			reply, err = openWaiting(patient, path, open, send, onNotice, true)
 		case <-patient.Done():
 		}
 	}
@@ -114,9 +122,9 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, onNotice fun
 	return reply, err
 }
 
-// openWaiting does the work of OpenJob, but returns StatusCrowded at once, with the reply that has the request's
+// openWaiting does the work of openPatiently, but returns StatusCrowded at once, with the reply that has the request's
 // longest wait. If again is true, a daemon has answered StatusCrowded before, and may have gone away since.
-func openWaiting(ctx context.Context, path string, open JobOpenRequest, onNotice func(WaitingReply), again bool) (JobOpenReply, error) {
+func openWaiting(ctx context.Context, path string, open JobOpenRequest, send sendOpen, onNotice func(WaitingReply), again bool) (JobOpenReply, error) {
 	wait := Wait{Request: NewRequest()}
 	began := time.Now()
 	var latest WaitingReply
@@ -129,7 +137,7 @@ func openWaiting(ctx context.Context, path string, open JobOpenRequest, onNotice
 		}
 	}
 	for {
-		reply, err := openOn(ctx, path, open, wait)
+		reply, err := openOn(ctx, path, open, send, wait)
 		switch {
 		case err == nil:
 			return reply, nil
@@ -201,13 +209,13 @@ func (open *JobOpenRequest) setDevices(indices []int) error {
 }
 
 // openOn opens a job on a new connection, and closes the connection.
-func openOn(ctx context.Context, path string, open JobOpenRequest, wait Wait) (JobOpenReply, error) {
+func openOn(ctx context.Context, path string, open JobOpenRequest, send sendOpen, wait Wait) (JobOpenReply, error) {
 	conn, err := Dial(ctx, path)
 	if err != nil {
 		return JobOpenReply{}, err
 	}
 	defer conn.Close()
-	return conn.OpenJobWaiting(ctx, open, wait)
+	return send(conn, ctx, open, wait)
 }
 
 // isDaemonEnd reports whether err means that the daemon is ending or has ended.

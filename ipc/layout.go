@@ -556,7 +556,7 @@ type JobOpenReply struct {
 // reply is that of this job.
 type BindRequest struct {
 	// Job has the limits and the command. Its WaitMillis and JobNoWait are about the opening alone. The other flags
-	// that are accepted are JobWait, JobPerProcess and JobProcessor.
+	// that are accepted are JobWait, JobPerProcess, JobProcessor and JobRetry.
 	Job        JobOpenRequest
 	Cgroup     Text      // path as in /proc/PID/cgroup, or below the mount point of a hierarchy
 	Name       ShortText // see CheckBindingName

@@ -172,7 +172,7 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 func (m *BindRequest) validate() *ProtocolError {
 	if err := firstError(m.Job.validate(), text("BindRequest.Cgroup", &m.Cgroup), upTo("BindRequest.Until", m.Until, UntilIdle),
 		bits("BindRequest.Flags", m.Flags, BindLossOpen|BindContextsInside),
-		bits("BindRequest.Job.Flags", m.Job.Flags, JobPerProcess|JobWait|JobNoWait|JobProcessor)); err != nil {
+		bits("BindRequest.Job.Flags", m.Job.Flags, JobPerProcess|JobWait|JobNoWait|JobProcessor|JobRetry)); err != nil {
 		return err
 	}
 	if (m.Until == UntilIdle) != (m.IdleMillis != 0) {

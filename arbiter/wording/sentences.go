@@ -10,6 +10,7 @@ const (
 	Queued         = "%s " + Waits + ": %s"
 	DeviceFull     = "the device has no room"
 	SharedFull     = "a budget shared with others has no room"
+	AroundFull     = "the budget of a job around it has no room"
 	NoSlotFree     = "there is no slot"
 	Served         = "%s has %s after %s"
 	Has            = "has %s%s after %s" // notice to a client that waited

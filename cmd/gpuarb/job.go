@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/report"
@@ -68,8 +69,10 @@ func (a *app) jobOpen(flags *pflag.FlagSet, o *bindOptions) error {
 	if err != nil {
 		return &exitError{exitUsage, err}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	silent := time.AfterFunc(daemonTimeout, cancel) // until the first notice: a daemon that says nothing is stuck
+	defer silent.Stop()
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -78,19 +81,18 @@ func (a *app) jobOpen(flags *pflag.FlagSet, o *bindOptions) error {
 	if b.Devices, err = o.devices(ctx, client); err != nil {
 		return err
 	}
-	if b.Wait != 0 {
-		ctx = context.Background()
-	}
-	said := ""
+	lines := newWaitReporter(a, b.Name)
+	defer lines.stop()
 	job, err := client.OpenBinding(ctx, b, func(n ipc.WaitingReply) {
-		if text := n.Text.String(); said == "" {
-			a.say("%s waits: %s", b.Name, text)
+		if b.Wait != 0 {
+			silent.Stop()
 		}
-		said = n.Text.String()
+		lines.notice(n)
 	})
 	if err != nil {
-		return a.explainBinding(client.Path(), said, err)
+		return a.explainBinding(client.Path(), lines.latest(), err)
 	}
+	lines.served(job)
 	fmt.Fprintln(os.Stdout, job.ID)
 	return nil
 }

@@ -6,7 +6,8 @@ package statefile
 import "bytes"
 
 // Binding is the record of a cgroup that has a job. The daemon writes all fields before it commits the record, and
-// changes none of them afterwards.
+// changes none of them afterwards. The record of an open that still waits is not committed, and its Job has the process
+// of the opener.
 type Binding struct {
 	Live       uint32
 	Until      uint32 // Until, IdleMillis and Flags are as in ipc.BindRequest
