@@ -37,6 +37,7 @@ func (l *Ledger) CloseBudget(b *Budget) error {
 	b.setCaps(nil)
 	for _, a := range b.nodes {
 		a.unlink(&a.tree)
+		a.dev.charged -= a.own
 	}
 	if b.up != nil {
 		b.up.below--
@@ -175,6 +176,30 @@ func (l *Ledger) ReserveOverhead(b *Budget, device int, n Bytes) error {
 	}
 	return nil
 }
+
+// ChargeBudget sets how many bytes on a device count against a budget, and against everything above it, and belong to no lease below it.
+// It does not check limits. ErrNoDevice: the device does not exist.
+func (l *Ledger) ChargeBudget(b *Budget, device int, n Bytes) error {
+	d := l.device(device)
+	if d == nil {
+		return fmt.Errorf("device %d: %w", device, ErrNoDevice)
+	}
+	a := b.open(d)
+	n = min(n, mostBytes)
+	was := a.own
+	a.own = n
+	d.charged += n - was
+	for _, k := range [...]Amount{Memory, Present} {
+		a.replace(k, contribution{was, was}, contribution{n, n})
+	}
+	if n < was {
+		l.notifyFreed()
+	}
+	return nil
+}
+
+// Charged returns the bytes that ChargeBudget has set for a budget on a device.
+func (b *Budget) Charged(device int) Bytes { return b.on(device).own }
 
 // ReservedOverhead returns how many bytes of Overhead are reserved for a budget on a device, and how many of them are unused.
 func (b *Budget) ReservedOverhead(device int) (all, left Bytes) {

@@ -41,7 +41,7 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 		}
 	}
 	for i := range 4 {
-		c := &modelBudget{id: -1 - i, limits: map[int]accounting.Limits{}, real: m.ledger.OpenCap()}
+		c := &modelBudget{id: -1 - i, limits: map[int]accounting.Limits{}, own: map[int]accounting.Bytes{}, real: m.ledger.OpenCap()}
 		c.real.Owner = c
 		m.caps = append(m.caps, c)
 	}
@@ -77,6 +77,9 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 			least, most := bytes.Draw(t, "min"), bytes.Draw(t, "max")
 			m.setLimits(t, rapid.SampledFrom(m.caps).Draw(t, "cap"), device.Draw(t, "device"), accounting.Limits{Min: least, Max: most})
 		},
+		"chargeBudget": func(t *rapid.T) {
+			m.chargeBudget(t, budget(t), device.Draw(t, "device"), bytes.Draw(t, "n"))
+		},
 		"setCapacity": func(t *rapid.T) { m.setCapacity(t, device.Draw(t, "device"), bytes.Draw(t, "capacity")) },
 		"checkMin": func(t *rapid.T) {
 			m.checkMin(t, budget(t), device.Draw(t, "device"), bytes.Draw(t, "min"))
@@ -107,6 +110,13 @@ func (m *model) setLimits(t *rapid.T, b *modelBudget, device int, l accounting.L
 		t.Fatal(err)
 	}
 	b.limits[device] = l
+}
+
+func (m *model) chargeBudget(t *rapid.T, b *modelBudget, device int, n accounting.Bytes) {
+	if err := m.ledger.ChargeBudget(b.real, device, n); err != nil {
+		t.Fatal(err)
+	}
+	b.own[device] = min(n, mostHeld)
 }
 
 func (m *model) setCapacity(t *rapid.T, device int, n accounting.Bytes) {
@@ -145,7 +155,7 @@ func (m *model) charge(_ *rapid.T, l *modelLease, n accounting.Bytes) {
 
 func (m *model) openBudget(parent *modelBudget) *modelBudget {
 	m.opened++
-	b := &modelBudget{id: m.opened, parent: parent, limits: map[int]accounting.Limits{}}
+	b := &modelBudget{id: m.opened, parent: parent, limits: map[int]accounting.Limits{}, own: map[int]accounting.Bytes{}}
 	var above *accounting.Budget
 	if parent != nil {
 		above = parent.real
@@ -222,6 +232,9 @@ func (m *model) restore(t *rapid.T) {
 		b.real.Owner = b
 		for device, limits := range b.limits {
 			steps = append(steps, func() { m.setLimits(t, b, device, limits) })
+		}
+		for device, n := range b.own {
+			steps = append(steps, func() { m.chargeBudget(t, b, device, n) })
 		}
 		if b.parent != nil {
 			steps = append(steps, func() { m.move(t, b, b.parent, false) })

@@ -20,6 +20,7 @@ type (
 		caps   []*modelBudget
 		real   *accounting.Budget
 		limits map[int]accounting.Limits
+		own    map[int]accounting.Bytes // bytes that count against the budget and belong to no lease
 	}
 	modelLease struct {
 		budget           *modelBudget
@@ -87,6 +88,11 @@ func (m *model) held(b *modelBudget, device int) *big.Int {
 			}
 		}
 	}
+	for _, x := range m.budgets {
+		if slices.Contains(x.chain(), b) {
+			total.Add(total, integer(x.own[device]))
+		}
+	}
 	return total
 }
 
@@ -97,7 +103,7 @@ func (m *model) commit(b *modelBudget, device int) *big.Int { return m.commitAs(
 
 // loadAs does the work of load. With asDevice it omits the bytes that are away from the device.
 func (m *model) loadAs(b *modelBudget, device int, asDevice bool) *big.Int {
-	total := new(big.Int)
+	total := integer(b.own[device])
 	for _, l := range m.leases {
 		if l.budget == b && l.device == device {
 			total.Add(total, integer(l.granted))
@@ -445,6 +451,9 @@ func (m *model) check(t *rapid.T) {
 			streams += l.streams
 			count++
 		}
+		for _, b := range m.budgets {
+			held.Add(held, integer(b.own[d]))
+		}
 		want := accounting.Account{
 			Limit: capacity, Granted: saturated(granted), Held: saturated(held),
 			Committed: saturated(m.committed(d)), Streams: streams,
@@ -466,6 +475,9 @@ func (m *model) check(t *rapid.T) {
 				t.Fatalf("budget on %d: %+v, want %+v", d, got, want)
 			}
 			m.left(t, b.real, d, most, m.load(b, d))
+			if got := b.real.Charged(d); got != b.own[d] {
+				t.Fatalf("%d are charged to a budget on %d, want %d", got, d, b.own[d])
+			}
 			if got, want := b.real.Over(d), held.Cmp(integer(most)) > 0; got != want {
 				t.Fatalf("over: %v, want %v", got, want)
 			}

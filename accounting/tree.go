@@ -20,7 +20,7 @@ type device struct {
 	node
 	ledger  *Ledger
 	index   int
-	charged Bytes // sum of charged of the leases
+	charged Bytes // sum of charged of the leases and of the budgets
 	leases  []Holder
 }
 
@@ -57,8 +57,9 @@ type node struct {
 	max         Amounts // most that may be held
 	min         Bytes   // reserved memory, used or not
 	minOverhead Bytes   // reserved part of Overhead, used or not
-	held        Amounts // amounts that the leases at or below this node hold
-	load        Amounts // sum of the contributions of the kids; for a lease, what it holds
+	own         Bytes   // of a budget: memory that counts against it and belongs to no lease
+	held        Amounts // amounts that the leases at or below this node hold, and own of the budgets
+	load        Amounts // sum of the contributions of the kids, and own; for a lease, what it holds
 
 	tree link    // to the budget above, or to the device
 	caps []link  // to the caps, the narrower ones first

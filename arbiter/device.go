@@ -30,6 +30,14 @@ func (d *device) grantable() accounting.Bytes { return d.Total.Less(d.reserve())
 // reserve returns the bytes of a device that are never granted.
 func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Total), d.Total) }
 
+// chargedUnmanaged returns the unmanaged bytes on a device that count against budgets of jobs.
+func (d *device) chargedUnmanaged() (sum accounting.Bytes) {
+	for _, n := range d.unmanagedOf {
+		sum = sum.Plus(n)
+	}
+	return sum
+}
+
 // divided reports whether a device has MIG instances, which programs see in its place.
 func (a *Arbiter) divided(of *device) bool {
 	return slices.ContainsFunc(a.devices, func(d *device) bool { return d.Parent != nil && *d.Parent == of.Index && !d.lost })

@@ -33,6 +33,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	if known.lost {
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
+		a.chargeUnmanaged(now, known)
 		clear(known.figures)
 	}
 	a.updateCapacity(now, known)

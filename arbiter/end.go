@@ -87,6 +87,7 @@ func (a *Arbiter) dropJob(now time.Time, j *job) {
 	delete(a.jobs, j.id)
 	a.uncountJob(j)
 	a.dropBudget(j.budget)
+	a.dropUnmanagedOf(now, j)
 	for sh := range j.shares {
 		a.dropShared(sh)
 	}

@@ -220,9 +220,9 @@ func (a *Arbiter) topHolders(d *device, of *accounting.Budget) (top topHolders) 
 	for _, h := range a.reservations(d, of) {
 		top.insert(h)
 	}
-	if of == nil {
-		for i := range d.unmanagedBy {
-			top.insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
+	for i := range d.unmanagedBy {
+		if u := &d.unmanagedBy[i]; of == nil || a.countsIn(u, of) {
+			top.insert(memoryHolder{u.Bytes, u})
 		}
 	}
 	return top

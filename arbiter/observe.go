@@ -91,7 +91,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 	before := d.unmanagedBy
 	d.unmanaged, d.unmanagedBy = 0, nil
 	for _, figure := range strangers {
-		u := d.addUnmanaged(now, figure)
+		u := a.addUnmanaged(now, d, figure)
 		known := func(b figures.UnmanagedState) bool { return b.PID == u.PID && b.StartTicks == u.StartTicks }
 		i := slices.IndexFunc(before, known)
 		if i >= 0 {
@@ -99,27 +99,32 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 		}
 		j := a.jobs[figure.Job]
 		if j != nil {
-			u.Job, u.JobName, u.Bypass = uint64(j.id), j.request.Name, figure.Bypass
 			j.counts().recordUnmanaged(d, u, i < 0)
 		}
-		if i < 0 || u.Job != before[i].Job {
+		if i < 0 || u.Job != before[i].Job || u.Charged != before[i].Charged {
 			a.unmanagedEvent(now, d, u, j)
 		}
 	}
 	slices.SortFunc(d.unmanagedBy, func(x, y figures.UnmanagedState) int {
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.PID, y.PID))
 	})
+	a.chargeUnmanaged(now, d)
 }
 
 // unmanagedEvent records the event that a process without a lease uses a device. j is the job of the process; nil: none.
 func (a *Arbiter) unmanagedEvent(now time.Time, d *device, u *figures.UnmanagedState, j *job) {
 	e := Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, UID: u.UID, User: u.User, Command: u.Command, Bytes: u.Bytes}
 	who := wording.Owned(u.User, wording.Stranger(u.Command, u.PID))
-	if j == nil {
+	switch {
+	case j == nil:
 		e.Text = fmt.Sprintf(wording.Unmanaged, who, u.Bytes.Human(), d)
-	} else {
-		e.Job, e.Name = j.id, j.request.Name
+	case u.Charged:
+		e.Text = fmt.Sprintf(wording.UnmanagedIn, who, j.name(), u.Bypass.Without(), u.Bytes.Human(), d)
+	default:
 		e.Text = fmt.Sprintf(wording.UnmanagedOf, who, j.name(), u.Bypass.Without(), u.Bytes.Human(), d)
+	}
+	if j != nil {
+		e.Job, e.Name = j.id, j.request.Name
 	}
 	a.event(e)
 }
@@ -135,15 +140,19 @@ func (d *device) isClient(figure ProcessUsage) bool {
 	return slices.ContainsFunc(d.byPID[figure.PID], func(l *lease) bool { return l.reads(figure) })
 }
 
-// addUnmanaged counts a process as unmanaged. If another process keeps its memory, that process is in its name.
-func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *figures.UnmanagedState {
+// addUnmanaged counts a process as unmanaged, of the job that the reading found for it. If another process keeps its memory, that process is
+// in its name. The caller calls chargeUnmanaged after the last process.
+func (a *Arbiter) addUnmanaged(now time.Time, d *device, p ProcessUsage) *figures.UnmanagedState {
 	d.unmanaged = d.unmanaged.Plus(p.Bytes)
 	name := p.Command
 	if p.Keeper != "" && p.Keeper != p.Command {
 		name = fmt.Sprintf(wording.Keeps, p.Keeper, p.Command)
 	}
-	d.unmanagedBy = append(d.unmanagedBy, figures.UnmanagedState{PID: p.PID, StartTicks: p.StartTicks,
-		UID: p.UID, User: p.User, Command: name, Bytes: p.Bytes, Since: now})
+	u := figures.UnmanagedState{PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: name, Bytes: p.Bytes, Since: now}
+	if j := a.jobs[p.Job]; j != nil {
+		u.Job, u.JobName, u.Bypass, u.Charged = uint64(j.id), j.request.Name, p.Bypass, a.chargesUnmanaged(j)
+	}
+	d.unmanagedBy = append(d.unmanagedBy, u)
 	return &d.unmanagedBy[len(d.unmanagedBy)-1]
 }
 
@@ -188,7 +197,8 @@ func (a *Arbiter) expire(now time.Time) {
 		}
 		who := cmp.Or(wording.Plain(figure.Keeper), wording.SomebodyKeeps)
 		a.leaseEvent(now, l, Event{Kind: EventKept, Bytes: figure.Bytes, Text: fmt.Sprintf(wording.Kept, l.session.name(), who, figure.Bytes.Human(), d)})
-		d.addUnmanaged(now, figure)
+		a.addUnmanaged(now, d, figure)
+		a.chargeUnmanaged(now, d)
 		a.closeLease(now, l)
 	}
 }

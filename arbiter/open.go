@@ -86,6 +86,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
 	s.job.removeUnmanaged(d, s.process)
+	a.unchargeUnmanaged(now, d, s.process)
 	a.unhide(s, d)
 	return l
 }

@@ -35,7 +35,7 @@ func (a *Arbiter) keepHeadrooms(now time.Time) {
 // configuration replaces. If a limit falls below what is held, credit is recalled as in SetLimits.
 func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	defer a.cycle(now)
-	charged := a.policy.ChargeOverhead
+	charged, unmanaged := a.policy.ChargeOverhead, a.policy.ChargeUnmanaged
 	maps.DeleteFunc(a.limits, func(of rules.Owner, _ *rules.Limits) bool { return of.Kind == rules.OfRule })
 	a.policy = p.InForce(a.limits)
 	var under func(*job) bool // nil: jobs whose rule has changed
@@ -50,6 +50,9 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	a.renew(now, under, false)
 	if charged != a.policy.ChargeOverhead {
 		a.keepHeadrooms(now)
+	}
+	if unmanaged != a.policy.ChargeUnmanaged {
+		a.chargeUnmanagedAgain(now)
 	}
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
 }

@@ -199,7 +199,7 @@ func (a *Arbiter) countLimit(t *ticket) {
 
 // updateCapacity recomputes the capacity of a device, and recalls idle credit if the capacity has fallen below what is committed.
 func (a *Arbiter) updateCapacity(now time.Time, d *device) {
-	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // the device exists
+	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged.Less(d.chargedUnmanaged()))) // the device exists
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
 		from, _ := a.donors(nil, over)
 		a.recall(nil, from, over)

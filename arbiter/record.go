@@ -93,12 +93,12 @@ func (j *job) removeUnmanaged(d *device, p *rules.Process) {
 func (t *tally) recordUnmanaged(d *device, u *figures.UnmanagedState, isNew bool) {
 	for i := range t.unmanaged {
 		if b := &t.unmanaged[i]; b.PID == u.PID && b.StartTicks == u.StartTicks && b.Device == d.Index {
-			b.Command, b.Bypass, b.Peak = u.Command, u.Bypass, max(b.Peak, u.Bytes)
+			b.Command, b.Bypass, b.Charged, b.Peak = u.Command, u.Bypass, u.Charged, max(b.Peak, u.Bytes)
 			return
 		}
 	}
 	if len(t.unmanaged) < maxUnmanaged {
-		t.unmanaged = append(t.unmanaged, UnmanagedProcess{u.PID, u.StartTicks, d.Index, u.Command, u.Bytes, u.Bypass})
+		t.unmanaged = append(t.unmanaged, UnmanagedProcess{u.PID, u.StartTicks, d.Index, u.Command, u.Bytes, u.Bypass, u.Charged})
 	} else if isNew {
 		t.moreUnmanaged++
 	}

@@ -77,11 +77,11 @@ func worse(x, y figures.State) figures.State {
 
 // deviceState describes a device. readUsage must have been called for its leases just before.
 func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
-	sums := a.ledger.Device(d.Index)
+	sums, charged := a.ledger.Device(d.Index), d.chargedUnmanaged()
 	state := figures.DeviceState{
 		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Parent: d.Parent, Lost: d.lost, Unresponsive: d.hung,
-		Total: d.Total, TotalFrom: d.totalFrom, Reserve: d.reserve(), Capacity: sums.Limit,
-		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.used, Peak: d.peak.max,
+		Total: d.Total, TotalFrom: d.totalFrom, Reserve: d.reserve(), Capacity: sums.Limit.Less(charged),
+		Granted: sums.Granted, Committed: sums.Committed.Less(charged), Used: d.peak.used, Peak: d.peak.max,
 		Unmanaged: d.unmanaged, Overhead: sums.Overhead, Context: d.headroomCost(), Free: a.free(now, d),
 		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.permits[permit.Slot]),
 		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: len(d.permits[permit.Claim]),
@@ -95,7 +95,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 		u := &state.UnmanagedBy[i]
 		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())
 		if a.jobs[JobID(u.Job)] == nil { // the job has ended since the reading
-			u.Job, u.JobName = 0, ""
+			u.Job, u.JobName, u.Charged = 0, "", false
 		}
 	}
 	for _, h := range d.permits[permit.Sole] {
@@ -351,7 +351,7 @@ func (j *job) deviceState(d *device) figures.JobDeviceState {
 		s := j.newProcess()
 		limits, by = s.limits(d), s.Memory(d.bounds())
 	}
-	state := figures.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index)}
+	state := figures.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index), Unmanaged: j.budget.Charged(d.Index)}
 	for _, p := range j.used {
 		if p.device == d {
 			state.Used, state.Peak = p.used, p.max

@@ -117,10 +117,11 @@ type device struct {
 
 	unmanaged   accounting.Bytes
 	unmanagedBy []figures.UnmanagedState
-	figures     map[int]ProcessUsage // usage of each process by the last reading, by PID
-	began       time.Time            // when the last reading began; zero: the device was never read
-	early       bool                 // the last reading was an early one
-	shown       accounting.Bytes     // bytes of all processes by the last reading
+	unmanagedOf map[*job]accounting.Bytes // part of unmanaged that counts against the budget of a cgroup's job, by job
+	figures     map[int]ProcessUsage      // usage of each process by the last reading, by PID
+	began       time.Time                 // when the last reading began; zero: the device was never read
+	early       bool                      // the last reading was an early one
+	shown       accounting.Bytes          // bytes of all processes by the last reading
 
 	permits  permit.Sets[*job, *session, *holder]
 	live     *rules.Limits // live limits of the device; nil: none

@@ -36,6 +36,7 @@ type UnmanagedProcess struct {
 	Command    string
 	Peak       accounting.Bytes // largest usage in a reading
 	Bypass     figures.Bypass
+	Charged    bool // its usage counts against the budget of the job
 }
 
 // JobAccount has the totals of a job, for the history. Counts that belong to no device are those of the job less those of Devices.
@@ -106,7 +107,11 @@ func (t *Tally) Account() string {
 func (t *Tally) sentence() string {
 	line := t.Account()
 	for _, b := range t.Unmanaged {
-		line += fmt.Sprintf(wording.UsedBeside, wording.Stranger(b.Command, b.PID), b.Peak.Human(), accounting.DeviceName(b.Device, false))
+		text := wording.UsedBeside
+		if b.Charged {
+			text = wording.UsedUnmanaged
+		}
+		line += fmt.Sprintf(text, wording.Stranger(b.Command, b.PID), b.Peak.Human(), accounting.DeviceName(b.Device, false))
 	}
 	return line
 }

@@ -3,15 +3,16 @@ package daemon
 // This file finds the job of a process that uses a device without a lease. The process is in the cgroup of a binding.
 // Or it has the job's token in its environment, or a process of the job among its parents, or runs in a cgroup whose
 // first process belongs to the job. The readers of the devices (reader.go) call it once for each such process, and
-// again every nameEvery. Reports show the job next to the process. The job is not charged.
+// again every nameEvery; for the cgroup, they call boundJob at each reading. Reports show the job next to the process. Only the job of a
+// cgroup is charged (arbiter/unmanaged.go).
 
 import (
 	"cmp"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -48,7 +49,7 @@ func (d *Daemon) members() members {
 		}
 	}
 	for id, j := range d.jobByID {
-		if j.bound != nil { // jobOfCgroup finds its processes
+		if j.bound != nil { // boundJob finds its processes
 			continue
 		}
 		m.jobs[j.runner] = id
@@ -59,15 +60,15 @@ func (d *Daemon) members() members {
 	return m
 }
 
-// jobWithoutLease finds the job of a process that has no lease, and how the process runs past the library. 0: it is
-// in no job.
-func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, figures.Bypass) {
+// jobWithoutLease finds the job of a process that has no lease, and how the process runs past the library. bound is the
+// job of its cgroup. 0: it is in no job.
+func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts.Facts, bound arbiter.JobID) (arbiter.JobID, figures.Bypass) {
 	variables := d.inv.Variables(p.PID, tokenName, preloadName, disableName)
-	if id := d.jobOfCgroup(facts); id != 0 { // its processes need no token
+	if bound != 0 { // its processes need no token
 		if variables != nil {
 			variables[tokenName] = "none"
 		}
-		return id, d.bypassOf(p.PID, variables)
+		return bound, d.bypassOf(p.PID, variables)
 	}
 	job := m.own[p]
 	if id := d.jobOfToken(variables[tokenName], facts.UID); id != 0 {
@@ -93,12 +94,21 @@ func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts
 	return job, d.bypassOf(p.PID, variables)
 }
 
-// jobOfCgroup returns the open job of the deepest binding around a process; 0: none is around it.
-func (d *Daemon) jobOfCgroup(facts procfacts.Facts) arbiter.JobID {
+// boundJob returns the open job of the deepest binding around a process; 0: none is around it, or the process has ended.
+func (d *Daemon) boundJob(pid int) arbiter.JobID {
+	d.lock()
+	none := len(d.bindings) == 0
+	d.unlock()
+	if none || pid == 0 {
+		return 0
+	}
+	in, err := procfacts.Here.Cgroups(pid)
+	if err != nil {
+		return 0
+	}
 	d.lock()
 	defer d.unlock()
-	at := rules.Process{Cgroup: facts.Cgroup, AlsoIn: facts.AlsoIn}
-	if j := d.bindingOfLocked(at.Cgroups); j != nil && j.open {
+	if j := d.bindingOfLocked(slices.Values(in)); j != nil && j.open {
 		return j.id
 	}
 	return 0

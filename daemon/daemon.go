@@ -265,11 +265,14 @@ type reader struct {
 
 // named is the name and the job of a process without a lease, and the time when they were read.
 type named struct {
+	keeps   bool // it keeps the memory of a dead process
+	pid     int  // of a process that keeps memory; else 0
 	start   uint64
 	uid     uint32
 	user    string
 	command string
 	job     arbiter.JobID
+	bound   arbiter.JobID // job of the cgroup in which the process runs; 0: none
 	bypass  figures.Bypass
 	at      time.Time
 }

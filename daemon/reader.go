@@ -266,12 +266,19 @@ func (r *reader) describe(p *arbiter.ProcessUsage, jobs func() members) {
 	client := d.arb.HasLease(r.index, p.PID)
 	keeper := d.keepers[p.PID]
 	d.unlock()
-	p.Keeper = keeper.command
 	start, err := d.inv.StartTicks(p.PID)
-	p.StartTicks = start
+	if keeper.command != "" {
+		r.names[p.PID] = keeper
+	} else if err != nil && r.names[p.PID].keeps {
+		keeper = r.names[p.PID] // the session of the dead process has ended meanwhile
+	}
+	p.StartTicks, p.Keeper = start, keeper.command
 	switch {
 	case p.Keeper != "":
 		p.UID, p.User, p.Command = keeper.uid, keeper.user, keeper.command
+		if at, err := d.inv.StartTicks(keeper.pid); err == nil && at == keeper.start {
+			p.Job = d.boundJob(keeper.pid)
+		}
 	case err != nil:
 		p.Command = "?"
 	case !client:
@@ -281,19 +288,19 @@ func (r *reader) describe(p *arbiter.ProcessUsage, jobs func() members) {
 }
 
 // nameEvery is how long a name is used before it is read again. A process can make reading its name slow, which would
-// otherwise delay every reading of its device.
+// otherwise delay every reading of its device. The job of the cgroup is looked up for each reading, because its budget is charged.
 const nameEvery = 10 * time.Second
 
 // nameOf returns the name, the owner and the job of a process without a lease.
 func (r *reader) nameOf(p procfacts.Started, jobs func() members) named {
-	now := r.d.now()
-	if n, ok := r.names[p.PID]; ok && n.start == p.StartTicks && now.Sub(n.at) < nameEvery {
+	now, bound := r.d.now(), r.d.boundJob(p.PID)
+	if n, ok := r.names[p.PID]; ok && n.start == p.StartTicks && n.bound == bound && now.Sub(n.at) < nameEvery {
 		return n
 	}
-	n := named{start: p.StartTicks, command: "?", at: now}
+	n := named{start: p.StartTicks, command: "?", job: bound, bound: bound, at: now}
 	if facts, err := r.d.inv.Facts(p.PID); err == nil {
 		n.uid, n.user, n.command = facts.UID, facts.User, facts.Command
-		n.job, n.bypass = r.d.jobWithoutLease(jobs(), p, facts)
+		n.job, n.bypass = r.d.jobWithoutLease(jobs(), p, facts, bound)
 	}
 	r.names[p.PID] = n
 	return n

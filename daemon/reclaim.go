@@ -53,9 +53,9 @@ func (d *Daemon) noteKeeper(pid int, dead map[ipc.PageID]int) {
 			continue
 		}
 		delete(dead, id) // the first keeper found is enough
-		k := named{command: fmt.Sprintf("?[%d]", pid)}
+		k := named{keeps: true, command: fmt.Sprintf("?[%d]", pid)}
 		if f, err := d.inv.Facts(pid); err == nil {
-			k = named{uid: f.UID, user: f.User, command: fmt.Sprintf("%s[%d]", f.Comm, pid)}
+			k = named{keeps: true, pid: pid, start: f.StartTicks, uid: f.UID, user: f.User, command: fmt.Sprintf("%s[%d]", f.Comm, pid)}
 		}
 		d.lock()
 		d.keepers[client] = k

@@ -22,6 +22,8 @@ type Policy struct {
 	// ChargeOverhead counts a lease's overhead against its own budget, instead
 	// of the device's capacity.
 	ChargeOverhead bool
+	// ChargeUnmanaged counts the memory of processes in the cgroup of a job that use a device without a lease against the job's budget.
+	ChargeUnmanaged bool
 	// DeadlockGrace is how long a deadlock must stand before it is broken if a job in it has threads that do not wait; 0: DefaultDeadlockGrace.
 	DeadlockGrace time.Duration
 	// ContextReserve is the cost of a context until one was measured; a sixteenth of the device at most. The zero Size: 0 until then.
@@ -41,7 +43,7 @@ const NoSurplus = accounting.Max
 func DefaultPolicy() Policy {
 	return Policy{
 		Defaults: Settings{Max: accounting.Size{Max: true}, StreamsMax: DefaultStreams, Scope: ScopeJob},
-		Surplus:  DefaultSurplus,
+		Surplus:  DefaultSurplus, ChargeUnmanaged: true,
 	}
 }
 

@@ -120,6 +120,7 @@ var (
 		plainKey("on_loss", words(LossOpen, LossClosed), func(d *draft) *OnLoss { return &d.config.OnLoss }),
 		plainKey("deadlock_grace", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.DeadlockGrace }),
 		plainKey("charge_overhead", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeOverhead }),
+		plainKey("charge_unmanaged", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeUnmanaged }),
 		key{"context_reserve", boundedSizes.bytes, readContextReserve, spellContextReserve},
 	)
 

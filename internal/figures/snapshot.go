@@ -163,9 +163,10 @@ const (
 
 // UnmanagedState is a process that uses a device without gpuarb.
 type UnmanagedState struct {
-	Job        uint64           `json:"job,omitempty"`      // job of the process, whose budget does not include its memory; 0: none
+	Job        uint64           `json:"job,omitempty"`      // job of the process; 0: none
 	JobName    string           `json:"job_name,omitempty"` // "": none
 	Bypass     Bypass           `json:"bypass,omitempty"`   // how it runs without the library, if it belongs to a job
+	Charged    bool             `json:"charged,omitempty"`  // its memory counts against the budget of the job
 	PID        int              `json:"pid"`
 	StartTicks uint64           `json:"start_ticks"` // as in ProcessState; 0: not known
 	UID        uint32           `json:"uid"`
@@ -293,9 +294,10 @@ type JobDeviceState struct {
 	Min    accounting.Bytes `json:"min_bytes"`
 	Max    accounting.Bytes `json:"max_bytes"`
 
-	Reserved accounting.Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
-	Used     accounting.Bytes `json:"used_bytes"`
-	Peak     accounting.Bytes `json:"peak_bytes"`
+	Reserved  accounting.Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
+	Used      accounting.Bytes `json:"used_bytes"`
+	Peak      accounting.Bytes `json:"peak_bytes"`
+	Unmanaged accounting.Bytes `json:"unmanaged_bytes,omitempty"` // taken of Max by processes without the library, beside Used
 
 	MinBy string `json:"min_by"` // rule, flag or user that set Min; "": no Min
 	MaxBy string `json:"max_by"` // rule, flag or user that set Max; "": no Max

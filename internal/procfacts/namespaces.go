@@ -3,6 +3,7 @@ package procfacts
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -32,7 +33,7 @@ func (r Root) Namespaces(pid int) (n Namespaces, err error) {
 // ErrGone if there is no such process.
 func (r Root) Cgroups(pid int) ([]string, error) {
 	var room [fileBuffer]byte
-	data, err := readAt(unix.AT_FDCWD, r.path(pid, "cgroup"), room[:0], maxCgroup)
+	data, err := readAt(unix.AT_FDCWD, r.path(pid, filepath.Join(r.LivingThread(pid), "cgroup")), room[:0], maxCgroup)
 	if err != nil {
 		return nil, ofProcess(pid, err)
 	}

@@ -20,6 +20,7 @@ type Binding struct {
 	Min       accounting.Bytes  `json:"min_bytes"`
 	Used      accounting.Bytes  `json:"used_bytes"`
 	Peak      accounting.Bytes  `json:"peak_bytes"`
+	Unmanaged accounting.Bytes  `json:"unmanaged_bytes"` // used without the library, and counted against the budget
 	Processes []int             `json:"processes"`
 	AgeMs     int64             `json:"age_ms"`
 	Cgroup    string            `json:"cgroup"`
@@ -39,6 +40,7 @@ var bindingColumns = []column[Binding]{
 	amount("MIN", func(b Binding) accounting.Bytes { return b.Min }, 2),
 	amount("USED", func(b Binding) accounting.Bytes { return b.Used }, 0),
 	amount("PEAK", func(b Binding) accounting.Bytes { return b.Peak }, 1),
+	amount("UNMANAGED", func(b Binding) accounting.Bytes { return b.Unmanaged }, 2),
 	number("PROCESSES", func(b Binding) int { return len(b.Processes) }, 4),
 	span("AGE", func(b Binding) int64 { return b.AgeMs }, 5),
 	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) }, 0),
@@ -56,7 +58,7 @@ func bindings(jobs []figures.JobState) (rows []Binding) {
 				continue
 			}
 			rows = append(rows, Binding{Job: j.ID, Name: j.Name, State: j.State, Device: Index(d.Device), Max: Unless(d.Max, accounting.Max), Min: d.Min,
-				Used: d.Used, Peak: d.Peak, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Cgroup: j.Bound})
+				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Cgroup: j.Bound})
 		}
 	}
 	return rows

@@ -54,6 +54,7 @@ const (
 	holdsLease       = "lease"
 	holdsReservation = "reservation"
 	holdsUnmanaged   = "unmanaged"
+	holdsCharged     = "charged" // beside holdsUnmanaged: it counts against the budget of the job
 )
 
 // jobDevice identifies a job on a device.
@@ -174,6 +175,9 @@ func waitOf(t figures.TicketState) Wait {
 func unmanagedHolder(device int, u *figures.UnmanagedState) Holder {
 	h := Holder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Device: new(Index(device)), PID: u.PID, Holds: []string{holdsUnmanaged}, Used: u.Bytes, AgeMs: u.AgeMs,
 		Processes: []int{u.PID}, Waits: []Wait{}, Command: u.Command}
+	if u.Charged {
+		h.Holds = append(h.Holds, holdsCharged)
+	}
 	if u.User != "" {
 		h.User, h.UID = &u.User, &u.UID
 	}

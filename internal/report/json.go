@@ -84,6 +84,7 @@ type UnmanagedHolder struct {
 	Job     *uint64          `json:"job"`
 	JobName *string          `json:"job_name"`
 	Bypass  *string          `json:"bypass"`
+	Charged bool             `json:"charged"` // its memory counts against the budget of the job
 	PID     int              `json:"pid"`
 	UID     *uint32          `json:"uid"`
 	User    *string          `json:"user"`
@@ -164,7 +165,7 @@ func deviceHolder(h figures.HolderState) DeviceHolder {
 
 // unmanagedBy returns the JSON of a process that uses a device without gpuarb.
 func unmanagedBy(u figures.UnmanagedState) UnmanagedHolder {
-	holder := UnmanagedHolder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Bypass: Unless(string(u.Bypass), ""), PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
+	holder := UnmanagedHolder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Bypass: Unless(string(u.Bypass), ""), Charged: u.Charged, PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
 	if u.User != "" {
 		holder.UID, holder.User = &u.UID, &u.User
 	}

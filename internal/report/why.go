@@ -44,6 +44,7 @@ type WhyDevice struct {
 	Max        *accounting.Bytes `json:"max_bytes"`
 	MaxBy      *string           `json:"max_by"`
 	Reserved   accounting.Bytes  `json:"reserved_bytes"`
+	Charged    accounting.Bytes  `json:"unmanaged_bytes"` // what Unmanaged uses of the budget
 	Shared     *string           `json:"shared_budget"`
 	SharedUsed *accounting.Bytes `json:"shared_used_bytes"`
 	SharedMax  *accounting.Bytes `json:"shared_max_bytes"`
@@ -99,7 +100,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 
 func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDevice {
 	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
-		Reserved: on.Reserved, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}, Idle: []IdleHolder{}}
+		Reserved: on.Reserved, Charged: on.Unmanaged, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}, Idle: []IdleHolder{}}
 	if w.Max == nil {
 		w.MaxBy = nil
 	}
@@ -187,7 +188,8 @@ func adviceFor(s figures.Snapshot, t figures.TicketState) string {
 // overBudget says what can be done if the job's own budget limits it.
 func (w Why) overBudget() (advice []string) {
 	for _, d := range w.Devices {
-		if d.isLost() || d.Max == nil || *d.Max > d.Used.Plus(*d.Max/8) || len(w.Waits) > 0 {
+		used := d.Used.Plus(d.Charged)
+		if d.isLost() || d.Max == nil || *d.Max > used.Plus(*d.Max/8) || len(w.Waits) > 0 {
 			continue // at least an eighth is left
 		}
 		// With sudo, gpuarb asks the system's daemon, which does not know the jobs of a user's own
@@ -198,9 +200,9 @@ func (w Why) overBudget() (advice []string) {
 		}
 		is := "is nearly used up, and what it asks for beyond that is refused"
 		switch {
-		case d.Used > *d.Max:
-			is = fmt.Sprintf("is exceeded (%s of %s), and it gets nothing new until it is under", d.Used.Human(), d.Max.Human())
-		case d.Used == *d.Max:
+		case used > *d.Max:
+			is = fmt.Sprintf("is exceeded (%s of %s), and it gets nothing new until it is under", used.Human(), d.Max.Human())
+		case used == *d.Max:
 			is = "is used up, and what it asks for beyond that is refused"
 		}
 		advice = append(advice, fmt.Sprintf("its own budget on %s %s: %s", d.called(), is, how))
@@ -278,6 +280,9 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	if d.MaxBy != nil {
 		fmt.Fprintf(out, " (by %s)", Escape(*d.MaxBy))
 	}
+	if d.Charged > 0 {
+		fmt.Fprintf(out, "; %s of that budget are taken without the library", d.Charged.Human())
+	}
 	if d.Reserved > 0 {
 		fmt.Fprintf(out, "; %s are reserved for it", d.Reserved.Human())
 	}
@@ -306,8 +311,12 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	}
 	fmt.Fprintln(out)
 	for _, u := range d.Unmanaged {
-		fmt.Fprintf(out, "         %s[%d] runs %s and uses %s there outside the budget: no limit holds for it\n", Escape(program(u.Command)), u.PID,
-			figures.Bypass(orZero(u.Bypass)).Without(), u.Used.Human())
+		counts := "outside the budget: no limit holds for it"
+		if u.Charged {
+			counts = "of the budget: no limit holds for it, and the job's other programs get so much less"
+		}
+		fmt.Fprintf(out, "         %s[%d] runs %s and uses %s there %s\n", Escape(program(u.Command)), u.PID,
+			figures.Bypass(orZero(u.Bypass)).Without(), u.Used.Human(), counts)
 	}
 	for _, h := range d.Holders {
 		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orZero(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))

@@ -24,6 +24,10 @@ func (m *Model) drawDetails() []string {
 		return []string{"It has ended."}
 	}
 	lines := []string{paint(bold, r.subject())}
+	if r.charged {
+		return m.wrapped(append(lines, fmt.Sprintf("It belongs to job %d, runs %s, and takes %s of %s, which counts against the job's budget: no limit holds for it, and the job's other programs get so much less.",
+			r.job, r.bypass.Without(), report.Amount(r.used), m.deviceName(r.device))))
+	}
 	if r.kind == unmanagedRow && r.job != 0 {
 		return m.wrapped(append(lines, fmt.Sprintf("It belongs to job %d, runs %s, and takes %s of %s outside the job's budget: no limit holds for it.",
 			r.job, r.bypass.Without(), report.Amount(r.used), m.deviceName(r.device))))

@@ -48,6 +48,7 @@ type row struct {
 	ticket  *figures.TicketState // request that the row waits with; nil: none
 	branch  string               // characters of the tree before the command
 	bypass  figures.Bypass       // how an unmanaged process bypasses the library
+	charged bool                 // what an unmanaged process uses counts against the budget of its job
 }
 
 // id identifies a row in this snapshot and the next.
@@ -150,7 +151,7 @@ func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 
 func unmanagedOf(s *figures.Snapshot) (rows []row) {
 	for d, u := range s.Unmanaged() {
-		rows = append(rows, row{kind: unmanagedRow, util: -1, idleMs: -1, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass,
+		rows = append(rows, row{kind: unmanagedRow, util: -1, idleMs: -1, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass, charged: u.Charged,
 			state: "unmanaged", used: u.Bytes, budget: accounting.Max, ageMs: u.AgeMs})
 	}
 	return rows
@@ -252,7 +253,7 @@ func headOf(j *figures.JobState, below []row) row {
 		if r.device != head.device {
 			head.device = -1
 		}
-		if r.kind != unmanagedRow { // such memory is outside the budget of the job
+		if r.kind != unmanagedRow || r.charged { // other such memory is outside the budget of the job
 			head.used, head.streams = head.used.Plus(r.used), head.streams+r.streams
 		}
 		if r.waitedMs() > head.waitedMs() {
