@@ -107,6 +107,9 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 	if want.Max != is.Max || want.MaxPerMille != is.MaxPerMille || want.Min != is.Min || want.MinPerMille != is.MinPerMille ||
 		want.Streams != is.Streams || want.Priority != is.Priority || want.Flags != is.Flags || want.Asked != is.Asked || want.AskedFor != is.AskedFor ||
 		b.until != at.until || b.idle != at.idle || b.lossOpen != at.lossOpen || b.contexts != at.contexts || b.container != at.container {
+		if b.container != "" && b.container == at.container {
+			return nil, refused(ipc.StatusRange, "container %s has a job already, with another budget or other options: give a container one device of gpuarb, not two", b.container)
+		}
 		return nil, refused(ipc.StatusRange, "cgroup %s has the job %s already, with other limits or options: close that one first (gpuarb job close --cgroup %s)",
 			at.path, name, at.path)
 	}

@@ -213,14 +213,17 @@ func (o *bindOptions) fromOCI(b *ipc.Binding) error {
 		return fmt.Errorf("--oci: %w", err)
 	}
 	if state.PID <= 0 {
-		return fmt.Errorf("--oci: the state of container %s has no pid: run this command as a createRuntime hook", state.ID)
+		return fmt.Errorf("--oci: the state of container %s has no pid: run this command as a createRuntime hook", state.who())
 	}
 	if b.Cgroup, err = containerCgroup(state.PID); err != nil {
-		return fmt.Errorf("--oci: container %s: %w", state.ID, err)
+		return fmt.Errorf("--oci: container %s: %w", state.who(), err)
 	}
 	b.Container, b.Name, b.Memory = state.ID, state.ID, ipc.NoLimit
 	if name := state.Annotations[annotationName]; name != "" {
 		b.Name = name
+		if wrong := ipc.CheckBindingName(ipc.BindingName(name)); wrong != nil {
+			return fmt.Errorf("--oci: annotation %s: %q cannot be a job's name: %w", annotationName, ipc.BindingName(name), wrong)
+		}
 	}
 	switch memory := state.Annotations[annotationMemory]; {
 	case memory != "" && o.memory == "":
@@ -228,7 +231,7 @@ func (o *bindOptions) fromOCI(b *ipc.Binding) error {
 			return fmt.Errorf("--oci: annotation %s: %w", annotationMemory, err)
 		}
 	case o.memory == "":
-		return fmt.Errorf("--oci: container %s has no annotation %s: give it one, or pass --memory", state.ID, annotationMemory)
+		return fmt.Errorf("--oci: container %s has no annotation %s: give it one, or pass --memory", state.who(), annotationMemory)
 	}
 	return nil
 }

@@ -9,10 +9,13 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/ipc"
 )
 
 // ociState is the part of a container's state that gpuarb reads, as the OCI runtime specification has it.
@@ -25,8 +28,24 @@ type ociState struct {
 // maxOCIState is the most bytes of a state that are read.
 const maxOCIState = 1 << 20
 
-func readOCIState(from io.Reader) (state ociState, err error) {
-	text, err := io.ReadAll(io.LimitReader(from, maxOCIState+1))
+// longestOCIReason bounds what an error repeats of a malformed state, in bytes: engines print the error, and log it.
+const longestOCIReason = 300
+
+// readOCIState returns the state that stdin has. It reads for daemonTimeout at most: a stdin that stays open, such as
+// a terminal, must not make a hook wait.
+func readOCIState(stdin io.Reader) (state ociState, err error) {
+	var text []byte
+	read := make(chan error, 1)
+	go func() {
+		all, err := io.ReadAll(io.LimitReader(stdin, maxOCIState+1))
+		text = all
+		read <- err
+	}()
+	select {
+	case err = <-read:
+	case <-time.After(daemonTimeout):
+		return state, fmt.Errorf("stdin did not end within %s: an OCI runtime writes the state of a container there, and closes it", daemonTimeout)
+	}
 	switch {
 	case err != nil:
 		return state, err
@@ -34,13 +53,20 @@ func readOCIState(from io.Reader) (state ociState, err error) {
 		return state, fmt.Errorf("the state on stdin has more than %d bytes", maxOCIState)
 	}
 	if err := json.Unmarshal(text, &state); err != nil {
-		return state, fmt.Errorf("stdin has no state of a container, as an OCI runtime gives its hooks: %w", err)
+		reason := err.Error()
+		if len(reason) > longestOCIReason {
+			reason = strings.ToValidUTF8(reason[:longestOCIReason], "") + "…"
+		}
+		return state, fmt.Errorf("stdin has no state of a container, as an OCI runtime gives its hooks: %s", reason)
 	}
 	if state.ID == "" {
 		return state, errors.New("the state on stdin has no id")
 	}
 	return state, nil
 }
+
+// who returns the container's id as messages have it: short enough for a line.
+func (s ociState) who() string { return ipc.BindingName(s.ID) }
 
 // containerCgroup returns the cgroup of a container's first process. It refuses a cgroup in which this hook runs too,
 // because the runtime and the user's other programs would be in the job.

@@ -66,9 +66,9 @@ type hook struct {
 	Timeout int      `json:"timeout"` // seconds
 }
 
-// hookTimeout is the longest time of a hook, in seconds. A hook does not wait for memory, so only a
-// daemon that hangs makes it last that long.
-const hookTimeout = 10
+// hookTimeout is the time after which the runtime kills a hook, in seconds. A hook does not wait for
+// memory. If the daemon hangs, the hook fails after 10 s with the reason, before the runtime kills it.
+const hookTimeout = 15
 
 // untilIdle is the condition (--until) by which the daemon closes a job without a closing hook: its
 // cgroup has been empty for 10 s. If the engine's monitor is killed, the engine runs no closing hook
