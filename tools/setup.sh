@@ -74,6 +74,7 @@ systemd                   systemd-analyze                        lint test
 debootstrap               debootstrap                            full root
 systemd-container         systemd-nspawn                         full
 podman                    podman                                 full
+uidmap                    newuidmap                              full
 lintian                   lintian                                full
 rpm                       rpm                                    full
 runc                      runc                                   full

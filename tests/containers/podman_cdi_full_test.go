@@ -9,61 +9,125 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file plays containers that root's podman starts with gpuarb's CDI devices: their programs together hold what
-// the device says, to the byte, however they were started.
+// This file starts containers with root's podman and gpuarb's CDI devices: a container's programs together hold what its
+// device says, to the byte, however they were started. Each function is a row of docs/admin/containers.md.
 
-// TestFullPodmanDevices runs two containers with different devices. The first holds its budget with a program that the
-// engine started, and with programs that are executed in it: also without an environment, and as another user.
+// TestFullPodmanDevices runs two containers with different devices beside each other: each has its own budget.
 func TestFullPodmanDevices(t *testing.T) {
 	b := newBox(t)
 	one := b.Interact(b.in(b.run([]string{"-i", "--name", "one", "--device", "gpuarb.dev/memory=64M"}, "/cudaprog-dlsym")...))
 	two := b.Interact(b.in(b.run([]string{"-i", "--name", "two", "--device", "gpuarb.dev/memory=128M"}, "/cudaprog-dlsym")...))
 	one.Want("alloc a 67108865", "err 2")
-	one.Want("alloc a 32M", "ok")
+	one.Want("alloc a 64M", "ok")
 	two.Want("alloc a 128M", "ok")
-	two.Want("alloc b 1", "err 2")
-	plain := b.exec("one", nil)
-	plain.Want("alloc a 8M", "ok")
-	cleared := b.exec("one", nil, bare...)
-	cleared.Want("alloc a 16M", "ok")
-	other := b.exec("one", []string{"--user", "1000:1000"})
-	other.Want("alloc a 8M", "ok")
 	b.held(192 << 20)
-	for _, p := range []interface{ Want(string, string) }{one, plain, cleared, other} {
-		p.Want("alloc z 1", "err 2")
-	}
-	cleared.End()
-	other.Want("alloc b 16M", "ok")
-	other.Want("alloc c 1", "err 2")
-	for _, p := range []interface{ End() string }{plain, other, one, two} {
-		p.End()
-	}
+	one.Want("alloc b 1", "err 2")
+	two.Want("alloc b 1", "err 2")
+	one.End()
+	two.End()
 	b.gone()
 }
 
-// TestFullPodmanAnnotation names budget and job by annotations, and opens a job without a limit. The device annotation
-// without an annotation is refused.
+// executed runs a container whose first program holds half of the budget, and executes another program in it. The two
+// programs share the budget. flags are for podman exec, words come before the program.
+func executed(t *testing.T, flags []string, words ...string) {
+	t.Helper()
+	b := newBox(t)
+	first := b.Interact(b.in(b.run([]string{"-i", "--name", "one", "--device", "gpuarb.dev/memory=64M"}, "/cudaprog-dlsym")...))
+	first.Want("alloc a 32M", "ok")
+	p := b.exec("one", flags, words...)
+	p.Want("alloc a 33554433", "err 2")
+	p.Want("alloc a 32M", "ok")
+	b.held(64 << 20)
+	p.Want("alloc b 1", "err 2")
+	first.Want("alloc b 1", "err 2")
+	p.End()
+	first.Want("alloc b 32M", "ok")
+	first.Want("alloc c 1", "err 2")
+	first.End()
+	b.gone()
+}
+
+// user are flags of podman exec for another user than root.
+var user = []string{"--user", "1000:1000"}
+
+// TestFullPodmanExec executes a program without more.
+func TestFullPodmanExec(t *testing.T) { executed(t, nil) }
+
+// TestFullPodmanExecCleared executes a program with an empty environment.
+func TestFullPodmanExecCleared(t *testing.T) { executed(t, nil, bare...) }
+
+// TestFullPodmanExecUser executes a program as another user.
+func TestFullPodmanExecUser(t *testing.T) { executed(t, user) }
+
+// TestFullPodmanExecUserCleared executes a program as another user, with an empty environment.
+func TestFullPodmanExecUserCleared(t *testing.T) { executed(t, user, bare...) }
+
+// TestFullPodmanExecVariables executes a program with variables that would raise its limit if they counted.
+func TestFullPodmanExecVariables(t *testing.T) {
+	executed(t, []string{"-e", "LD_PRELOAD=", "-e", "GPUARB_MEMORY=4G", "-e", "GPUARB_JOB=", "-e", "GPUARB_ON_LOSS=open"})
+}
+
+// TestFullPodmanAnnotation names budget and job by annotations, and opens a job without a limit.
 func TestFullPodmanAnnotation(t *testing.T) {
 	b := newBox(t)
 	b.sleeper("named", "annotation", "--annotation", "gpuarb.dev/memory=3M", "--annotation", "gpuarb.dev/name=podman:web")
 	b.sleeper("whole", "all")
+	long := "podman:" + strings.Repeat("long-", 20) + "name"
+	b.sleeper("long", "64M", "--annotation", "gpuarb.dev/name="+long)
 	named, whole := b.exec("named", nil), b.exec("whole", nil)
 	named.Want("alloc a 3M", "ok")
 	named.Want("alloc b 1", "err 2")
 	whole.Want("alloc a 1G", "ok")
-	if jobs := b.jobs(); !strings.Contains(jobs, "podman:web") || !strings.Contains(jobs, b.must(b.podman("inspect", "--format", "{{.Id}}", "whole")...)) {
-		t.Errorf("the jobs are\n%s", jobs)
-	}
-	r := rig.Run(t, b.in(b.run([]string{"--device", "gpuarb.dev/memory=annotation"}, "/bin/sleep", "0")...))
-	if r.Code == 0 || !strings.Contains(r.Stderr, "gpuarb.dev/memory") {
-		t.Errorf("without an annotation: %+v", r)
+	jobs := b.jobs()
+	for _, name := range []string{"podman:web", b.must(b.podman("inspect", "--format", "{{.Id}}", "whole")...), ipc.BindingName(long)} {
+		if !strings.Contains(jobs, name) {
+			t.Errorf("no job is called %s:\n%s", name, jobs)
+		}
 	}
 	named.End()
 	whole.End()
+}
+
+// TestFullPodmanRefused starts containers whose devices or annotations say too little, too much or nonsense. None is
+// created, and the engine repeats the reason. A running container stays as it is, and nothing is left.
+func TestFullPodmanRefused(t *testing.T) {
+	b := newBox(t)
+	b.sleeper("web", "64M", "--annotation", "gpuarb.dev/name=podman:web")
+	alone := func() bool { return strings.Count(b.jobs(), "/libpod-") == 1 }
+	two := []string{"--device", "gpuarb.dev/memory=64M", "--device", "gpuarb.dev/memory=128M"}
+	for _, row := range []struct {
+		flags []string
+		says  string
+	}{
+		{two, "give a container one device of gpuarb, not two"},
+		{[]string{two[2], two[3], two[0], two[1]}, "give a container one device of gpuarb, not two"},
+		{[]string{"--device", "gpuarb.dev/memory=64M", "--device", "gpuarb.dev/memory=all"}, "give a container one device of gpuarb, not two"},
+		{[]string{"--device", "gpuarb.dev/memory=annotation"}, "has no annotation gpuarb.dev/memory"},
+		{[]string{"--device", "gpuarb.dev/memory=annotation", "--annotation", "gpuarb.dev/memory=1Q"}, `annotation gpuarb.dev/memory: "1Q" is no size`},
+		{[]string{"--device", "gpuarb.dev/memory=annotation", "--annotation", "gpuarb.dev/memory=0"}, "a budget of 0"},
+		{[]string{"--device", "gpuarb.dev/memory=64M", "--annotation", "gpuarb.dev/name=-web"}, "annotation gpuarb.dev/name:"},
+		{[]string{"--device", "gpuarb.dev/memory=64M", "--annotation", "gpuarb.dev/name=podman:web"}, "has the name podman:web already"},
+		{[]string{"--device", "gpuarb.dev/memory=65M"}, "unresolvable CDI devices"},
+	} {
+		r := rig.Run(t, b.in(b.run(row.flags, "/bin/sleep", "0")...))
+		if r.Code == 0 || !strings.Contains(r.Stderr, row.says) {
+			t.Errorf("%q: %d, %s\nwant %s", row.flags, r.Code, r.Stderr, row.says)
+		}
+		rig.Eventually(t, "no job is left", alone)
+	}
+	p := b.exec("web", nil)
+	p.Want("alloc a 67108865", "err 2")
+	p.Want("alloc a 64M", "ok")
+	p.End()
+	same := []string{"--device", "gpuarb.dev/memory=64M", "--device", "gpuarb.dev/memory=annotation", "--annotation", "gpuarb.dev/memory=64M"}
+	b.must(b.run(same, "/bin/sleep", "0")...) // two devices of one budget are one job
+	rig.Eventually(t, "its job is closed", alone)
 }
 
 // TestFullPodmanRestart restarts a container: its job is closed and opened again, with the whole budget.

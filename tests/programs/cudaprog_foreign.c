@@ -31,6 +31,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_pidfd_getfd // Debian 11's headers lack it
+#define SYS_pidfd_getfd 438
+#endif
+
 static void do_exportfd(const struct command *c) {
     int fd = -1;
     char more[16];

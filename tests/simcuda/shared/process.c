@@ -175,15 +175,14 @@ static void free_record(struct sim_state *s, struct sim_proc *p) {
 }
 
 void sim_reap(struct sim_state *s) {
-    if (pthread_mutex_lock(&s->reap_lock) == EOWNERDEAD)
-        pthread_mutex_consistent(&s->reap_lock);
+    sim_mutex_lock(&s->reap_lock);
     uint32_t high = atomic_load(&s->proc_high);
     for (uint32_t i = 0; i < high; i++) {
         struct sim_proc *p = &s->proc[i];
         if (atomic_load(&p->state) == SIM_PROC_LIVE && is_gone(s, p))
             free_record(s, p);
     }
-    pthread_mutex_unlock(&s->reap_lock);
+    sim_mutex_unlock(&s->reap_lock);
 }
 
 // Opens, locks and maps the client file. The descriptor stays open, unnamed, until the process

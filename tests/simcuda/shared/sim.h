@@ -152,6 +152,12 @@ struct sim_state {
     struct sim_loan loan[SIM_MAX_LOANS];
 };
 
+// mutex.c: robust mutexes of the shared file. sim_mutex_lock returns true if the mutex's last
+// holder died with it.
+void sim_mutex_init(pthread_mutex_t *m);
+bool sim_mutex_lock(pthread_mutex_t *m);
+void sim_mutex_unlock(pthread_mutex_t *m);
+
 // state.c: the shared file.
 struct sim_state *
 sim_open(void);            // maps the folder's state, creating it if need be; NULL with errno

@@ -50,15 +50,6 @@ uint64_t sim_sampled_us(void) {
     return us / SAMPLE_US * SAMPLE_US;
 }
 
-static void init_mutex(pthread_mutex_t *m) {
-    pthread_mutexattr_t attr;
-    pthread_mutexattr_init(&attr);
-    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-    pthread_mutex_init(m, &attr);
-    pthread_mutexattr_destroy(&attr);
-}
-
 static struct sim_state *map_state(int fd) {
     void *p = mmap(NULL, sizeof(struct sim_state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
@@ -94,8 +85,8 @@ static int create_state(const char *path) {
     int rc = -1;
     struct sim_state *s = NULL;
     if (fchmod(fd, 0666) == 0 && ftruncate(fd, sizeof *s) == 0 && (s = map_state(fd))) {
-        init_mutex(&s->lock);
-        init_mutex(&s->reap_lock);
+        sim_mutex_init(&s->lock);
+        sim_mutex_init(&s->reap_lock);
         s->version = SIM_VERSION;
         if (sim_config_load(s) == 0) {
             s->magic = SIM_MAGIC;
@@ -158,14 +149,12 @@ static void recount_locked(struct sim_state *s) {
 }
 
 void sim_lock(struct sim_state *s) {
-    if (pthread_mutex_lock(&s->lock) == EOWNERDEAD) {
+    if (sim_mutex_lock(&s->lock))
         recount_locked(s);
-        pthread_mutex_consistent(&s->lock);
-    }
 }
 
 void sim_unlock(struct sim_state *s) {
-    pthread_mutex_unlock(&s->lock);
+    sim_mutex_unlock(&s->lock);
 }
 
 bool sim_present(const struct sim_state *s, int dev) {
