@@ -6,6 +6,6 @@ kube: setup-build ## build the plug-ins for Kubernetes into build/kube/
 	$(call line,GO,$(BUILD)/kube)CGO_ENABLED=0 $(GO) -C kube build -trimpath -o $(abspath $(BUILD))/kube/ ./cmd/...
 
 .PHONY: test-kube
-test-kube: setup-test ## budgets of containers by gpuarb-nri; the test takes the runtime's part
+test-kube: setup-test ## budgets of containers by gpuarb-nri and gpuarb-dra; the tests take the part of the runtime and of the kubelet
 	@$(MAKE) --no-print-directory test-build
 	$(GO) -C kube test -race -count=1 ./...

@@ -49,11 +49,11 @@ func (p *Plugin) CreateContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	if err != nil || !has || bound(c) {
 		return nil, nil, p.failed("create", pod, c, err)
 	}
-	edits, err := share.ReadEdits(p.Edits)
+	spec, err := share.ReadSpec(p.Edits)
 	if err != nil {
 		return nil, nil, p.failed("create", pod, c, err)
 	}
-	return adjustment(edits), nil, nil
+	return adjustment(spec.Edits), nil, nil
 }
 
 // StartContainer opens the job of a container whose cgroup exists and whose first process does not run yet. An error keeps the container

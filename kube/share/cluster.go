@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Driver is the name that is kept for a DRA driver of gpuarb, which does not exist yet. Its claims are left out here, because its
-// containers are to have hooks that open the job.
+// Driver is the name of gpuarb's own DRA driver (package dra). Its claims are left out here, because hooks of its containers open
+// the job.
 const Driver = "gpu.gpuarb.dev"
 
 // Unit is a resource that stands for GPU memory, with the bytes of one unit of it.
@@ -54,7 +54,10 @@ func (c *Cluster) Granted(ctx context.Context, namespace, pod, uid, container st
 	if spec == nil {
 		return Granted{}, fmt.Errorf("pod %s/%s has no container %q", namespace, pod, container)
 	}
-	granted := c.byResource(p, spec)
+	granted, err := c.byResource(p, spec)
+	if err != nil {
+		return Granted{}, err
+	}
 	for _, use := range spec.Resources.Claims {
 		bytes, err := c.byClaim(ctx, p, use)
 		if err != nil {
@@ -91,18 +94,20 @@ func find(p *corev1.Pod, name string) *corev1.Container {
 }
 
 // byResource returns the least that a configured resource gives a container: the resource's limit, or else the pod's annotation of
-// that name. An annotation that is not a positive quantity counts as not given.
-func (c *Cluster) byResource(p *corev1.Pod, spec *corev1.Container) (granted Granted) {
+// that name. An annotation that is not a positive quantity is an error.
+func (c *Cluster) byResource(p *corev1.Pod, spec *corev1.Container) (granted Granted, err error) {
 	for _, unit := range c.Units {
 		n := uint64(0)
 		if q, set := spec.Resources.Limits[corev1.ResourceName(unit.Resource)]; set {
 			n = uint64(max(q.Value(), 0))
 		} else if text, set := p.Annotations[unit.Resource]; set {
-			n, _ = Bytes(text)
+			if n, err = Bytes(text); err != nil {
+				return Granted{}, fmt.Errorf("annotation %s of pod %s/%s: %w", unit.Resource, p.Namespace, p.Name, err)
+			}
 		}
 		granted = granted.least(Granted{times(n, unit.Bytes), unit.Resource})
 	}
-	return granted
+	return granted, nil
 }
 
 // times returns n times unit, or math.MaxInt64 if the product is larger.

@@ -86,7 +86,7 @@ func run() error {
 	if p.Cluster, err = o.cluster(); err != nil {
 		return err
 	}
-	if _, err := share.ReadEdits(o.edits); err != nil {
+	if _, err := share.ReadSpec(o.edits); err != nil {
 		return err
 	}
 	s, err := stub.New(p, stub.WithPluginName("gpuarb"), stub.WithPluginIdx(o.index), stub.WithSocketPath(o.runtime))
