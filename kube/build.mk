@@ -7,5 +7,5 @@ kube: setup-build ## build the plug-ins for Kubernetes into build/kube/
 
 .PHONY: test-kube
 test-kube: setup-test ## budgets of containers by gpuarb-nri and gpuarb-dra; the tests take the part of the runtime and of the kubelet
-	@$(MAKE) --no-print-directory test-build
+	@$(MAKE) --no-print-directory test-build kube
 	$(GO) -C kube test -race -count=1 ./...

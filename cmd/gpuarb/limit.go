@@ -126,8 +126,9 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limitTarget, error) {
 		}
 	}
 	if w.kind == ipc.LimitJob {
+		w.name = ipc.BindingName(w.name) // `gpuarb job open` shortens long names like this
 		id, err := strconv.ParseUint(w.name, 10, 63)
-		if err != nil && ipc.CheckName(w.name) != nil {
+		if err != nil && ipc.CheckBindingName(w.name) != nil {
 			return nil, fmt.Errorf("--job: %q is neither the number nor the name of a job; `gpuarb jobs` shows both", w.name)
 		}
 		w.request.ID = id // 0: resolve looks the name up

@@ -481,7 +481,7 @@ func TestExitCodes(t *testing.T) {
 		{"queue: cancel nothing", daemon, "queue cancel 404", 1, "ticket 404 does not wait (any more); `gpuarb queue` lists those that do"},
 		{"queue: no ticket", daemon, "queue cancel x", 2, "\"x\" is no ticket; `gpuarb queue` shows their numbers"},
 		{"limit: whose", daemon, "limit memory.max=1G", 2, "whose? Give a PID, --job, --user, --cgroup, --rule or --device"},
-		{"limit: no job", daemon, "limit --job x/y memory.max=1G", 2, `--job: "x/y" is neither the number nor the name of a job; ` + "`gpuarb jobs` shows both"},
+		{"limit: no job", daemon, "limit --job=-x memory.max=1G", 2, `--job: "-x" is neither the number nor the name of a job; ` + "`gpuarb jobs` shows both"},
 		{"limit: no name", daemon, "limit --job x memory.max=1G", 1, `no job is called "x" (any more); ` + "`gpuarb jobs` shows those that there are"},
 		{"limit: of nobody known", daemon, "limit 43", 1, "process 43 does not use gpuarb (any more); `gpuarb ps` lists those that do"},
 		{"limit: whose are shown", daemon, "limit", 2, "whose? Give a PID, --job, --user, --cgroup, --rule or --device"},

@@ -38,8 +38,8 @@ func (a *app) why(args []string) error {
 	var name string
 	if len(args) > 0 {
 		var err error
-		if number, err = strconv.ParseUint(args[0], 10, 63); err != nil && ipc.CheckName(args[0]) == nil {
-			name = args[0]
+		if number, err = strconv.ParseUint(args[0], 10, 63); err != nil && ipc.CheckBindingName(ipc.BindingName(args[0])) == nil {
+			name = ipc.BindingName(args[0])
 		} else if err != nil || number == 0 {
 			return fail(exitUsage, "%q is neither a PID nor the number or name of a job; `gpuarb jobs` shows them", args[0])
 		}

@@ -56,7 +56,7 @@ func (d *Driver) spec(b budget) (share.Spec, error) {
 const openingHook = "createRuntime"
 
 // opening returns the hooks that open the job of a container with the budget. hook opens a job without a budget. The first hook opens it
-// with the claim's largest size. Further hooks lower the limit on GPUs of which the claim has less.
+// with the claim's largest size. If the claim has less of another GPU, a further hook lowers the limit there.
 func (b *budget) opening(hook share.Hook) []share.Hook {
 	var devices []string
 	most := uint64(0)

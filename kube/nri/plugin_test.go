@@ -241,6 +241,29 @@ func TestOthersSharesAreHeld(t *testing.T) {
 	}
 }
 
+// TestBadResourceKeepsAContainerFromStarting: a malformed annotation of another scheduler is an error that names the annotation.
+func TestBadResourceKeepsAContainerFromStarting(t *testing.T) {
+	unit, err := share.ParseUnit("gpu-memory=1Mi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{"lots", "0", "-4", "1.5"} {
+		client := claimed("96Mi", "0")
+		p, err := client.CoreV1().Pods("lab").Get(t.Context(), "train", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Annotations = map[string]string{"gpu-memory": wrong}
+		if _, err := client.CoreV1().Pods("lab").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		cluster := share.Cluster{Client: client, Units: []share.Unit{unit}}
+		if granted, err := cluster.Granted(t.Context(), "lab", "train", "u1", "main"); err == nil || !strings.Contains(err.Error(), "annotation gpu-memory of pod lab/train: \""+wrong) {
+			t.Errorf("%q gives %+v, %v", wrong, granted, err)
+		}
+	}
+}
+
 // TestSynchronizeHoldsWhatRuns: a plug-in that comes back opens the jobs of containers that run, and leaves those that are open.
 func TestSynchronizeHoldsWhatRuns(t *testing.T) {
 	m := machine(t)

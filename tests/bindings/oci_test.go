@@ -88,6 +88,11 @@ func TestCgroupOf(t *testing.T) {
 	if len(name) > 64 || !strings.HasPrefix(name, "namespace/pod-") || !strings.HasSuffix(name, "/container") || !strings.Contains(name, "~") {
 		t.Errorf("the name is %q", name)
 	}
+	for _, words := range [][]string{{"limit", "--job", long, "memory.max=40M"}, {"why", long}} {
+		if r := rig.Run(t, m.Gpuarb(words...)); r.Code != 0 {
+			t.Errorf("%q: %+v", words, r)
+		}
+	}
 	job(t, m, 0, "", "close", long)
 	p.End()
 	late.End()
