@@ -38,6 +38,7 @@ type Daemon struct {
 	handler       slog.Handler           // handler of the log, without the queue of logs
 	restart       func(*ipc.ListenerFDs) // Options.Restart
 	mounted       *os.File               // mount that systemd's unit made, until the filesystem is served; nil: none
+	notMounted    error                  // reason why systemd's unit could not mount; nil: it could, or there is no such unit
 	handed        *ipc.ListenerFDs       // descriptors that the last daemon in this process passed on; nil: none
 	restartOnce   sync.Once
 	request       atomic.Uint32              // ipc.Type of the last client's request that was applied

@@ -200,6 +200,9 @@ func (d *Daemon) mount() error {
 		}
 		return nil
 	}
+	if d.notMounted != nil { // this process has fewer rights, and would fail for another reason
+		return d.notMounted
+	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
 		System: d.paths.system, Mounted: d.mounted, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
 	if err != nil {

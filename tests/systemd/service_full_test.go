@@ -82,6 +82,21 @@ func TestFullSystemdService(t *testing.T) {
 	}
 	// With the socket unit alone, the first client starts the daemon.
 	h.shell("systemctl stop gpuarbd.service && gpuarb ps && systemctl is-active gpuarbd.service")
+	h.unmountable()
+}
+
+// unmountable starts the service while a file lies in /gpu. The daemon must end with the reason of the process that mounts for it,
+// and not say that it has no right to mount.
+func (h *host) unmountable() {
+	h.t.Helper()
+	h.shell("systemctl stop gpuarbd.socket gpuarbd.service && touch /gpu/mine && ! systemctl start gpuarbd.service")
+	bounded.Until(h.t, "the daemon says why it does not start", func() bool {
+		out, _ := h.command("journalctl --no-pager --boot --unit=gpuarbd.service --output=json --output-fields=MESSAGE | grep -c 'mount /gpu: the directory is not empty (it holds mine)'").Output()
+		n := 0
+		_, _ = fmt.Sscan(string(out), &n)
+		return n >= 2 // the process that mounts says it, and the daemon
+	})
+	h.shell("rm /gpu/mine && systemctl reset-failed gpuarbd.socket gpuarbd.service && systemctl start gpuarbd.socket gpuarbd.service && mountpoint -q /gpu")
 }
 
 // rows returns the process, bytes and budget of each lease in the table.
