@@ -197,9 +197,11 @@ install: ## install what `make` built (DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/
 uninstall: ## remove what `make install` installed, except the configuration
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' tools/install.sh --remove
 
+# PACKAGES=gpuarb builds one of them. gpuarb-slurm needs the headers of Slurm.
+PACKAGES ?= gpuarb gpuarb-slurm gpuarb-kube
 .PHONY: packages
-packages: setup-build build $(BUILD)/tools/nfpm ## write packages for Debian and for distributions with rpm into build/packages/
-	@SOURCE_DATE_EPOCH='$(EPOCH)' GO='$(GO)' VERSION='$(VERSION)' tools/packages/build.sh $(BUILD) $(BUILD)/packages
+packages: setup-build build $(patsubst gpuarb-%,%,$(filter gpuarb-%,$(PACKAGES))) $(BUILD)/tools/nfpm ## write packages for Debian and for distributions with rpm into build/packages/
+	@SOURCE_DATE_EPOCH='$(EPOCH)' GO='$(GO)' CC='$(CC)' VERSION='$(VERSION)' tools/packages/build.sh $(BUILD) $(BUILD)/packages $(PACKAGES)
 
 # VERSION=0.2.0 names another version than that of the nearest tag.
 .PHONY: release

@@ -5,7 +5,7 @@
 slurm: setup-slurm $(BUILD)/slurm/gpuarb.so ## build Slurm's plug-in (needs the headers of the Slurm that runs it)
 
 $(BUILD)/slurm/gpuarb.so: slurm/gpuarb.c
-	$(call line,CC,$@)mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -shared -fPIC -fvisibility=default $(SLURM_CFLAGS) -o $@ $<
+	$(call line,CC,$@)mkdir -p $(@D) && $(CC) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -shared -fPIC -fvisibility=default -ffile-prefix-map=$(CURDIR)=. $(SLURM_CFLAGS) -o $@ $<
 
 .PHONY: test-slurm
 test-slurm: setup-full ## jobs of users under real slurmctld, slurmd and munged (root)

@@ -145,7 +145,10 @@ remove_all() {
         "$layers/gpuarb_layer.json"
     remove_pages_and_completions
     rm -rf "$root/lib/gpuarb" "$share" "$doc"
-    if booted; then systemctl daemon-reload; fi
+    if booted; then
+        systemctl daemon-reload
+        rm -f /run/cdi/gpuarb.json # the service wrote it; it names programs that are gone
+    fi
     if [ -z "$DESTDIR" ]; then tell_left; fi
 }
 

@@ -12,8 +12,8 @@ import (
 // This file installs the .rpm below a folder that has a Debian system. The package's scripts need a shell and the tools
 // of systemd, and rpm runs them in that system.
 
-// checkRPM asks rpm about the package, installs, checks and removes it.
-func checkRPM(t *testing.T, file string) {
+// checkRPM asks rpm about the packages, installs, checks and removes them. The packages more need the first.
+func checkRPM(t *testing.T, file string, more ...string) {
 	if got := run(t, ".", "rpm", "--query", "--package", "--queryformat", "%{NAME} %{LICENSE} %{BUILDHOST}", file); !strings.HasSuffix(got, "gpuarb Apache-2.0 localhost") {
 		t.Errorf("the package is %q", got)
 	}
@@ -31,13 +31,24 @@ func checkRPM(t *testing.T, file string) {
 	if got := inside("gpuarb version; getent group gpuarb; getent passwd gpuarb-history; stat -c '%a %U' /gpu"); !strings.HasPrefix(got, "gpuarb ") || !strings.HasSuffix(got, "555 root") {
 		t.Errorf("after the installation:\n%s", got)
 	}
+	version := run(t, ".", "rpm", "--query", "--package", "--queryformat", "%{VERSION}", file)
+	for _, other := range more {
+		if needs := run(t, ".", "rpm", "--query", "--package", "--requires", other); !strings.Contains(needs, "gpuarb = "+version) {
+			t.Errorf("%s needs %s", filepath.Base(other), needs)
+		}
+		rpm("--install", other)
+		rpm("--upgrade", "--force", other)
+	}
+	rpm("--verify", "gpuarb-slurm", "gpuarb-kube")
+	inside("gpuarb-nri --help 2>&1 | grep -q cdi && test -s /usr/lib/gpuarb-slurm/gpuarb.so && sh -n /usr/lib/gpuarb-slurm/prolog && systemctl --root=/ cat gpuarb-nri.service >/dev/null")
+	rpm("--erase", "gpuarb-slurm", "gpuarb-kube")
 	inside("gpuarb enable --all && test -s /etc/ld.so.preload && echo '# mine' >>/etc/gpuarb/gpuarb.toml")
 	rpm("--upgrade", "--force", file)
 	if got := inside("tail -n 1 /etc/gpuarb/gpuarb.toml; cat /etc/ld.so.preload"); got != "# mine\n/usr/lib/gpuarb/libgpuarb.so" {
 		t.Errorf("after an upgrade:\n%s", got)
 	}
 	rpm("--erase", "gpuarb")
-	for _, path := range []string{"etc/ld.so.preload", "usr/bin/gpuarb", "usr/lib/gpuarb", "gpu"} {
+	for _, path := range []string{"etc/ld.so.preload", "usr/bin/gpuarb", "usr/lib/gpuarb", "usr/lib/gpuarb-slurm", "usr/bin/gpuarb-nri", "gpu"} {
 		if _, err := os.Lstat(filepath.Join(root, path)); err == nil {
 			t.Errorf("after the removal there is %s", path)
 		}

@@ -25,8 +25,8 @@ func (h *host) debs() (before, now string) {
 	clone := filepath.Join(h.t.TempDir(), "before")
 	here(h.t, "git", "clone", "--quiet", "--shared", ".", clone)
 	here(h.t, "git", "-C", clone, "checkout", "--quiet", "HEAD~1")
-	within(h.t, rootWithin, "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", clone, "packages", "VERSION="+earlier)
-	within(h.t, rootWithin, "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "packages")
+	within(h.t, rootWithin, "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", clone, "packages", "PACKAGES=gpuarb", "VERSION="+earlier)
+	within(h.t, rootWithin, "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "packages", "PACKAGES=gpuarb")
 	var paths []string
 	for _, folder := range []string{clone, "../.."} {
 		found, err := filepath.Glob(filepath.Join(folder, "build/packages/gpuarb_*.deb"))
@@ -57,7 +57,7 @@ func (h *host) apt(arguments string) string {
 // page runs the commands of a page that build and install the package. The package is built already.
 func (h *host) page(deb, commands string) {
 	h.t.Helper()
-	if got := h.shell("set -e\n" + strings.NewReplacer("make packages", ":", "./build/packages/gpuarb_*.deb", deb,
+	if got := h.shell("set -e\n" + strings.NewReplacer("make packages PACKAGES=gpuarb", ":", "./build/packages/gpuarb_*.deb", deb,
 		"sudo apt install", "DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-downgrades install").Replace(commands)); strings.Contains(got, "FAIL") {
 		h.t.Errorf("%s\n%s", commands, got)
 	}
@@ -113,6 +113,9 @@ func TestFullSystemdPackage(t *testing.T) {
 	if got := h.shell("systemctl is-enabled gpuarbd.service || true; tail -n 1 /etc/gpuarb/gpuarb.toml"); got != "disabled\n# mine" {
 		t.Errorf("after an upgrade: %q", got)
 	}
+	if got := h.shell("stat -c '%a %U' /run/cdi/gpuarb.json; grep -c '\"path\": \"/usr/bin/gpuarb\"' /run/cdi/gpuarb.json"); !strings.HasPrefix(got, "644 root\n") {
+		t.Errorf("the devices for containers: %q", got)
+	}
 	h.page(now, blocks(t, "../README.md")[1])
 	h.page(now, blocks(t, "admin/packages.md")[0])
 
@@ -124,7 +127,7 @@ func TestFullSystemdPackage(t *testing.T) {
 			t.Errorf("the removal does not say %q:\n%s", line, got)
 		}
 	}
-	if got := h.shell("systemctl is-active gpuarbd.socket gpuarbd.service || true; ls -d /run/gpuarb /gpu /etc/ld.so.preload 2>/dev/null || true; ls /etc/gpuarb"); got != "inactive\ninactive\ngpuarb.toml" {
+	if got := h.shell("systemctl is-active gpuarbd.socket gpuarbd.service || true; ls -d /run/gpuarb /run/cdi /gpu /etc/ld.so.preload 2>/dev/null || true; ls /etc/gpuarb"); got != "inactive\ninactive\ngpuarb.toml" {
 		t.Errorf("after the removal:\n%s", got)
 	}
 	for _, p := range programs {

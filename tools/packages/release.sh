@@ -9,7 +9,7 @@ packages=$(realpath "${1:?usage: release.sh PACKAGES OUT}")
 out=$(realpath -m "${2:?usage: release.sh PACKAGES OUT}")
 cd "$(dirname "$0")/../.."
 
-bills=("$packages"/gpuarb-*.spdx.json)
+bills=("$packages"/gpuarb-[0-9]*.spdx.json)
 name=$(basename "${bills[0]}" .spdx.json)
 if [ -n "$(git status --porcelain)" ]; then
     echo "release: the checkout has changes that are not committed; the source of the release lacks them" >&2

@@ -72,14 +72,14 @@ func identifier(kind, name string) string {
 	return "SPDXRef-" + kind + "-" + notInID.ReplaceAllString(name, "-")
 }
 
-// document describes a release: a package with its programs as files, and one package for each part.
-func document(version string, at time.Time, programs []program, parts []part) spdxDocument {
+// document describes a package: it with its programs as files, and one package for each part.
+func document(name, version string, at time.Time, programs []program, parts []part) spdxDocument {
 	d := spdxDocument{
-		Version: "SPDX-2.3", DataLicence: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: "gpuarb-" + version,
-		Namespace: fmt.Sprintf("https://gpuarb.dev/spdx/gpuarb-%s-%d", version, at.Unix()),
+		Version: "SPDX-2.3", DataLicence: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: name + "-" + version,
+		Namespace: fmt.Sprintf("https://gpuarb.dev/spdx/%s-%s-%d", name, version, at.Unix()),
 		Creation:  spdxCreation{at.Format(time.RFC3339), []string{"Tool: gpuarb-sbom-" + version}},
 		Packages: []spdxPackage{{
-			Name: "gpuarb", ID: rootID, Version: version, Location: unasserted,
+			Name: name, ID: rootID, Version: version, Location: unasserted,
 			Declared: apache, Concluded: apache, Copyright: unasserted,
 		}},
 		Relationships: []spdxRelation{{"SPDXRef-DOCUMENT", "DESCRIBES", rootID}},

@@ -1,6 +1,6 @@
-// Command sbom writes a bill of materials to stdout, in the format of SPDX 2.3: the programs of a release, and the modules
-// that Go has recorded in each program. It writes the licences of these modules, which must accompany the programs, to
-// the file -licences. tools/packages/build.sh calls it.
+// Command sbom writes a bill of materials to stdout, in the format of SPDX 2.3: the programs of a package, and the modules
+// that Go has recorded in each program. The programs must be accompanied by the licences of these modules: sbom writes them to
+// the file -licences, unless there are none. tools/packages/build.sh calls it.
 package main
 
 // This file reads the programs. licences.go has the licences of their parts, and document.go the format of SPDX.
@@ -16,10 +16,15 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 )
+
+// gpuarb is the module of this checkout. Modules in folders below have this name and their folder's.
+const gpuarb = "github.com/gpuarb/gpuarb"
 
 // part is a library that one program or several programs contain.
 type part struct {
@@ -27,7 +32,7 @@ type part struct {
 	licence       licence
 }
 
-// program is a built file of the release.
+// program is a built file of the package.
 type program struct {
 	name         string // path in the package
 	sha1, sha256 string
@@ -35,27 +40,28 @@ type program struct {
 }
 
 func main() {
+	name := flag.String("name", "", "name of the package")
 	version := flag.String("version", "", "version of the release")
 	epoch := flag.Int64("time", 0, "time of the release, in seconds")
 	libc := flag.String("libc", "", "version of the C library in static programs")
 	licences := flag.String("licences", "", "write the licences of all parts to this file")
 	flag.Parse()
-	if err := run(*version, time.Unix(*epoch, 0).UTC(), *libc, *licences, flag.Args()); err != nil {
+	if err := run(*name, *version, time.Unix(*epoch, 0).UTC(), *libc, *licences, flag.Args()); err != nil {
 		fmt.Fprintf(os.Stderr, "sbom: %v\n", err)
 		os.Exit(1)
 	}
 }
 
 // run writes both documents. The arguments are pairs "NAME=FILE": a program's path in the package, and the built file.
-func run(version string, at time.Time, libc, licences string, pairs []string) error {
+func run(name, version string, at time.Time, libc, licences string, pairs []string) error {
 	parts := make(map[string]part)
 	var programs []program
 	for _, pair := range pairs {
-		name, file, ok := strings.Cut(pair, "=")
+		path, file, ok := strings.Cut(pair, "=")
 		if !ok {
 			return fmt.Errorf("argument %q is not of the form NAME=FILE", pair)
 		}
-		p, err := examine(name, file, libc, parts)
+		p, err := examine(path, file, libc, parts)
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
@@ -66,13 +72,15 @@ func run(version string, at time.Time, libc, licences string, pairs []string) er
 		list = append(list, p)
 	}
 	slices.SortFunc(list, func(a, b part) int { return strings.Compare(a.name, b.name) })
-	if err := os.WriteFile(licences, licenceTexts(list), 0o644); err != nil {
-		return err
+	if len(list) > 0 {
+		if err := os.WriteFile(licences, licenceTexts(list), 0o644); err != nil {
+			return err
+		}
 	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetIndent("", "  ")
-	if err := e.Encode(document(version, at, programs, list)); err != nil {
+	if err := e.Encode(document(name, version, at, programs, list)); err != nil {
 		return err
 	}
 	_, err := out.WriteTo(os.Stdout)
@@ -109,14 +117,22 @@ func examine(name, file, libc string, parts map[string]part) (program, error) {
 	if err := add("stdlib", strings.TrimPrefix(info.GoVersion, "go"), goroot); err != nil {
 		return p, err
 	}
+	// The folder of the main module in this checkout: "." for gpuarb.
+	checkout := filepath.Join(".", strings.TrimPrefix(info.Main.Path, gpuarb))
 	for _, m := range info.Deps {
-		folder, err := goOutput("list", "-m", "-f", "{{.Dir}}", m.Path)
+		if m.Path == gpuarb {
+			continue // this checkout is the program itself
+		}
+		folder, err := goOutput("list", "-C", checkout, "-m", "-f", "{{.Dir}}", m.Path)
 		if err != nil {
 			return p, err
 		}
 		if err := add(m.Path, m.Version, folder); err != nil {
 			return p, err
 		}
+	}
+	if !slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"}) {
+		return p, nil // uses no C library
 	}
 	if isStatic, err := static(file); err != nil || !isStatic {
 		return p, err

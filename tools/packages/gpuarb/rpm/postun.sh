@@ -6,6 +6,8 @@
 
 if [ "$1" -ne 0 ]; then exit 0; fi
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+rm -f /run/cdi/gpuarb.json     # names programs that are gone
+rmdir /run/cdi 2>/dev/null || true
 rm -rf /run/gpuarb             # has the state file, which no daemon will read any more
 rmdir /gpu 2>/dev/null || true # fails if something is mounted there or in it
 exit 0

@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# dpkg runs this after it has removed gpuarb-kube, and again for a purge, which removes the links of
+# services that the administrator enabled.
+set -e
+
+case $1 in
+remove)
+    if [ -d /run/systemd/system ]; then systemctl --system daemon-reload >/dev/null || true; fi
+    ;;
+purge)
+    for unit in gpuarb-nri.service gpuarb-dra.service; do
+        deb-systemd-helper purge "$unit" >/dev/null || true
+    done
+    ;;
+esac
