@@ -36,6 +36,7 @@ lint_vet() {
     "$GO" vet ./...
     "$GO" vet -tags full ./...
     "$GO" -C kube vet ./...
+    "$GO" -C kube/deploy vet ./...
     "$GO" vet -tags libcuda,cudart ./cshim/entrypoints
     if [ -d tests/gpu ]; then
         "$GO" vet -tags gpu ./tests/gpu/...
@@ -45,7 +46,7 @@ lint_vet() {
 lint_staticcheck() {
     local check
     check=$("$GO" tool -n staticcheck)
-    "$check" ./... && "$check" -tags full ./... && (cd kube && "$check" ./...)
+    "$check" ./... && "$check" -tags full ./... && (cd kube && "$check" ./...) && (cd kube/deploy && "$check" ./...)
 }
 
 lint_generated() { "$GO" run ./ipc/genlayout -i ipc/layout.go | diff -u cshim/core/wire.h -; }
@@ -54,7 +55,7 @@ lint_modules() {
     "$GO" mod tidy -diff
     "$GO" mod verify
     local module
-    for module in tools/packages kube; do
+    for module in tools/packages kube kube/deploy; do
         "$GO" -C "$module" mod tidy -diff && "$GO" -C "$module" mod verify
     done
 }

@@ -5,7 +5,7 @@
 # targets in C_TESTS, one step each. Every benchmark runs once, as one step, so that it keeps
 # working. The Go tests run under the race detector. The last line is "N passed, N failed, N
 # skipped". The script fails if a test fails or is skipped. If packages are named, only their Go
-# tests run. The Go module in kube/ is tested, too.
+# tests run. The Go modules in kube/ are tested, too.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${C_TESTS:=}"
@@ -43,4 +43,5 @@ echo "== go test $*"
 {
     "$GO" test -race -count=1 -parallel 6 -timeout 15m -json "$@"
     for m in "${module[@]}"; do "$GO" -C "$m" test -race -count=1 -timeout 15m -json ./...; done
+    if [ "${#module[@]}" -ne 0 ]; then "$GO" -C kube/deploy test -count=1 -timeout 15m -json ./...; fi
 } | build/tools/testsum -passed "$passed" -failed "$failed"

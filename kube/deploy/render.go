@@ -1,0 +1,28 @@
+package deploy
+
+// This file renders the chart as `helm template` does. The tests call it.
+
+import (
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+)
+
+// Cluster is the release of Kubernetes that the chart is rendered for.
+var Cluster = common.KubeVersion{Version: "v1.37.2", Major: "1", Minor: "37"}
+
+// Render returns the files that a first installation of the chart in folder renders, by their names. The values in set replace those of
+// values.yaml.
+func Render(folder string, set map[string]any) (map[string]string, error) {
+	chart, err := loader.Load(folder)
+	if err != nil {
+		return nil, err
+	}
+	release := common.ReleaseOptions{Name: "gpuarb", Namespace: "gpuarb", Revision: 1, IsInstall: true}
+	all, err := util.ToRenderValues(chart, set, release, &common.Capabilities{KubeVersion: Cluster})
+	if err != nil {
+		return nil, err
+	}
+	return engine.Render(chart, all)
+}
