@@ -100,6 +100,8 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 	case !j.open:
 		return nil, refused(ipc.StatusBusy, "the job %s of cgroup %s is being opened, and waits for its reservation: try again later, or close it (gpuarb job close --cgroup %s)",
 			nameOf(is), at.path, at.path)
+	case nameOf(is) != name && b.container != "" && b.container == at.container:
+		return nil, refused(ipc.StatusRange, "container %s has the job %s already: give a container one device of gpuarb, or one claim, not two", b.container, nameOf(is))
 	case nameOf(is) != name:
 		return nil, refused(ipc.StatusRange, "cgroup %s has the job %s: close that one first (gpuarb job close --cgroup %s)", at.path, nameOf(is), at.path)
 	}
