@@ -90,9 +90,7 @@ func (a *apiServer) listSlices(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := resourcev1.ResourceSliceList{TypeMeta: metav1.TypeMeta{APIVersion: resourcev1.SchemeGroupVersion.String(), Kind: "ResourceSliceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-	for _, s := range a.published() {
-		list.Items = append(list.Items, s)
-	}
+	list.Items = append(list.Items, a.published()...)
 	reply(w, &list)
 }
 

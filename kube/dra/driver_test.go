@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -123,6 +124,10 @@ func TestClaimIsHeld(t *testing.T) {
 	rig.Eventually(t, "the job is closed", func() bool { return len(n.Snapshot().Jobs) == 0 })
 	n.unprepare(claim)
 	n.unprepare(claim)
+	n.driver.Signal(syscall.SIGTERM)
+	if code := n.driver.Wait(); code != 0 {
+		t.Errorf("after SIGTERM the driver ends with %d", code)
+	}
 	if left := n.files(); len(left) != 0 {
 		t.Errorf("files are left: %q", left)
 	}
@@ -181,7 +186,7 @@ func TestOneContainerAtATime(t *testing.T) {
 	}
 	second.end()
 	both := n.container("c3", n.Below(pods, "c3"), append(shared, other...))
-	if err := both.create(); err == nil || !strings.Contains(err.Error(), "has the job lab/shared: close that one first") {
+	if err := both.create(); err == nil || !strings.Contains(err.Error(), "container c3 has the job lab/shared already: give a container one device of gpuarb, or one claim") {
 		t.Errorf("two claims: %v", err)
 	}
 	both.end()

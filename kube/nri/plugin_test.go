@@ -264,6 +264,23 @@ func TestBadResourceKeepsAContainerFromStarting(t *testing.T) {
 	}
 }
 
+// TestOwnClaimsAreLeftOut: a claim of gpuarb's own driver gives nothing here, because the hooks of the claim's device open the job.
+func TestOwnClaimsAreLeftOut(t *testing.T) {
+	client := claimed("96Mi", "0")
+	claim, err := client.ResourceV1().ResourceClaims("lab").Get(t.Context(), "train-gpu-x", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.Status.Allocation.Devices.Results[0].Driver = share.Driver
+	if _, err := client.ResourceV1().ResourceClaims("lab").Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cluster := share.Cluster{Client: client}
+	if granted, err := cluster.Granted(t.Context(), "lab", "train", "u1", "main"); err != nil || granted.Bytes != 0 {
+		t.Errorf("%+v, %v", granted, err)
+	}
+}
+
 // TestSynchronizeHoldsWhatRuns: a plug-in that comes back opens the jobs of containers that run, and leaves those that are open.
 func TestSynchronizeHoldsWhatRuns(t *testing.T) {
 	m := machine(t)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -109,9 +108,9 @@ func run() error {
 			return err
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	stopped, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	ctx, end := context.WithCancelCause(ctx)
+	ctx, end := context.WithCancelCause(stopped)
 	d.Fatal = end
 	helper, err := kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(share.Driver), kubeletplugin.NodeName(o.node), kubeletplugin.KubeClient(client),
 		kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.PluginDataDirectoryPath(data))
@@ -119,13 +118,14 @@ func run() error {
 		return err
 	}
 	defer helper.Stop()
-	if err := d.Publish(ctx, helper); err != nil {
+	err = d.Publish(ctx, helper)
+	switch {
+	case stopped.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return nil
+	return context.Cause(ctx)
 }
 
 func main() {
