@@ -259,7 +259,7 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, overhead Bytes) *Refusal {
 			}
 			if short := grow.Plus(apart).Less(at.room(k, 0)); short > 0 {
 				return &Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),
-					Limit: at.most(k).Less(apart), Short: short, at: at}
+					Limit: at.most(k).Less(apart), Short: short.Plus(at.load[k].Less(at.most(k))), at: at}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package arbiter
 import (
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
@@ -92,4 +93,10 @@ func (a *Arbiter) SnapshotOfLeases(now time.Time) figures.Snapshot {
 	s := a.CopyOfLeases(now)
 	s.Arrange()
 	return s
+}
+
+// Sums returns the ledger's sums of a job on a device, with those of all jobs inside it. The rows of a snapshot show only what a job's own programs
+// use.
+func (a *Arbiter) Sums(id JobID, device int) accounting.Account {
+	return a.jobs[id].budget.Account(device)
 }

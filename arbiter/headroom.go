@@ -1,6 +1,8 @@
 package arbiter
 
 import (
+	"slices"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
@@ -28,8 +30,11 @@ func (d *device) bounds() rules.Bounds {
 }
 
 // headroomOf returns the budget whose headroom serves the contexts of a lease: that of its process, else that of its job, else that of the
-// nearest job around it. nil: none has headroom. of is the job of that budget.
+// nearest job around it. nil: none has headroom, or contexts of the lease are charged to its budgets. of is the job of that budget.
 func (l *lease) headroomOf() (b *accounting.Budget, of *job) {
+	if l.session.job.contextsInside() {
+		return nil, nil
+	}
 	if all, _ := l.session.budget.ReservedOverhead(l.device.Index); all > 0 {
 		return l.session.budget, l.session.job
 	}
@@ -101,7 +106,7 @@ func (l *lease) offered() (left accounting.Bytes) {
 // is part of the job's. Processes of jobs inside count as its own.
 func (l *lease) isOffered() bool {
 	b, j := l.headroomOf()
-	if b == nil {
+	if b == nil || b == j.budget && j.headroomInside(l.device.Index) {
 		return false
 	}
 	for s := range j.clients {
@@ -114,6 +119,14 @@ func (l *lease) isOffered() bool {
 		}
 	}
 	return true
+}
+
+// headroomInside reports whether a job inside j has headroom of its own on a device, which is part of that of j.
+func (j *job) headroomInside(device int) bool {
+	return slices.ContainsFunc(j.inside, func(in *job) bool {
+		all, _ := in.budget.ReservedOverhead(device)
+		return all > 0 || in.headroomInside(device)
+	})
 }
 
 // isFurther reports whether a ticket asks for another context after the one that used the headroom.

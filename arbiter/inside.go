@@ -45,6 +45,7 @@ func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 	a.changed()
 	a.link(j)
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
+	a.moveContexts(now, j)
 	for s := range j.clients {
 		for _, l := range s.leases {
 			a.renewLease(s, l, true)
@@ -54,6 +55,30 @@ func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 		for _, d := range a.devices {
 			a.enforce(now, b, d.Index)
 		}
+	}
+}
+
+// moveContexts charges the contexts of j, and of the jobs inside it, to the budgets or to the device alone, as the jobs now around them say. It
+// does the same with the headroom of their reservations.
+func (a *Arbiter) moveContexts(now time.Time, j *job) {
+	reserve := func(b *accounting.Budget) {
+		for _, d := range a.devices {
+			_ = a.ledger.ReserveOverhead(b, d.Index, d.headroomFor(b, b.Limits(d.Index).Least())) // cannot fail: the device exists
+		}
+	}
+	reserve(j.budget)
+	for _, s := range j.sessions {
+		reserve(s.budget)
+		for _, l := range s.leases {
+			a.charge(now, l)
+			l.SetOverhead(l.uncharged())
+		}
+	}
+	for _, in := range j.inside {
+		a.moveContexts(now, in)
+	}
+	for _, d := range a.devices {
+		a.updateCapacity(now, d)
 	}
 }
 

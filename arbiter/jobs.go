@@ -131,11 +131,11 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 }
 
 // JobsIn returns the jobs of programs that were opened before the job of a cgroup: all their live processes run in the cgroup, and they are
-// inside the job around; 0: inside none.
+// inside the job around; 0: inside none. A job of a cgroup that was closed while its programs run is one of them.
 func (a *Arbiter) JobsIn(cgroup string, around JobID) (ids []JobID) {
 	for _, id := range a.Jobs() {
 		j, live := a.jobs[id], 0
-		if j.request.Cgroup != "" || j.around != a.jobs[around] {
+		if j.request.Cgroup != "" && !j.closed || j.around != a.jobs[around] {
 			continue
 		}
 		out := slices.ContainsFunc(j.sessions, func(s *session) bool {

@@ -26,6 +26,10 @@ const (
 	jobCommandEnded = 2 // the job's command has ended, and the job still holds its reservation
 )
 
+// jobContextsInside is a flag of Job.Flags in the state file, and of no request: contexts count in the budget. After the close of a
+// binding, the record of the binding is gone, and the budget still holds for the programs that run.
+const jobContextsInside uint32 = 1 << 31
+
 // newJob returns the job of a record. The job is in no table yet.
 func newJob(index int, r *statefile.Job) *job {
 	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token,
@@ -38,7 +42,7 @@ func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 	request := arbiter.JobRequest{Process: proc, Max: optionalSize(r.Max, r.MaxPerMille), Min: optionalSize(r.Min, r.MinPerMille),
 		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command), Name: nameOf(r), Key: jobKeyOf(r.Token),
 		Wait: has(ipc.JobWait), NoWait: has(ipc.JobNoWait), Exclusive: has(ipc.JobExclusive), Any: has(ipc.JobAny), Emptiest: has(ipc.JobEmptiest),
-		OnlyIfNone: has(ipc.JobOnlyIfNone), Claim: has(ipc.JobClaim), Priority: int(r.Priority)}
+		OnlyIfNone: has(ipc.JobOnlyIfNone), Claim: has(ipc.JobClaim), Priority: int(r.Priority), ContextsInside: has(jobContextsInside)}
 	if request.Forever = r.WaitMillis == ipc.NoLimit; !request.Forever {
 		request.Timeout = time.Duration(min(r.WaitMillis, maxWaitMillis)) * time.Millisecond
 	}

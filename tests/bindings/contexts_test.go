@@ -54,8 +54,9 @@ func TestContextsInside(t *testing.T) {
 func TestFullThroughARestart(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string][]string{
-		"contexts inside":  {"--memory", "100M", "--contexts", "inside"},
-		"contexts outside": {"--memory", "200M"},
+		"contexts inside":         {"--memory", "100M", "--contexts", "inside"},
+		"contexts inside, closed": {"--memory", "100M", "--contexts", "inside"},
+		"contexts outside":        {"--memory", "200M"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,8 +67,14 @@ func TestFullThroughARestart(t *testing.T) {
 			p := u.BareIn(box)
 			p.Want("alloc a 10M", "ok")
 			rig.Eventually(t, "the context is measured", func() bool { return m.Lease(p.PID(), 0).Overhead == 10*mib })
-			most := map[string]int{"contexts inside": 80, "contexts outside": 180}[name]
+			most := 80
+			if name == "contexts outside" {
+				most = 180
+			}
 			p.Want(fmt.Sprintf("alloc b %dM", most), "ok")
+			if name == "contexts inside, closed" {
+				job(t, m, 0, "", "close", "box")
+			}
 			for range 5 {
 				m.Kill()
 				m.Start()
