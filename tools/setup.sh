@@ -78,6 +78,7 @@ uidmap                    newuidmap                              full
 lintian                   lintian                                full
 rpm                       rpm                                    full
 runc                      runc                                   full
+crun                      crun                                   full
 prometheus                promtool                               full
 docker.io                 dockerd                                full
 python3-ipykernel         /usr/lib/python3/dist-packages/ipykernel full

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,9 +18,8 @@ import (
 // This file makes a machine with an installation of gpuarb, its CDI devices and podman. podman_cdi_full_test.go,
 // libc_full_test.go and rootless_full_test.go start containers on it. The oracle is the simulated driver's count.
 
-// podmanWords are the first words of a podman command that works on any machine. It names runc, because Debian's crun
-// refuses some containers that runc starts.
-var podmanWords = []string{"podman", "--runtime", "runc", "--cgroup-manager", "cgroupfs"}
+// podmanWords are the first words of a podman command that works on any machine, but for the runtime.
+var podmanWords = []string{"podman", "--cgroup-manager", "cgroupfs", "--runtime"}
 
 // runWords are the flags with which podman run works on any machine: the host's network, and limits that a container
 // may set.
@@ -30,8 +30,9 @@ var runWords = []string{"--network", "host", "--ulimit", "nofile=1024:1024", "--
 type box struct {
 	*rig.Machine
 	installation
-	inside []string // words that run a command in the mount namespace
-	root   string   // root folder of containers
+	inside  []string // words that run a command in the mount namespace
+	root    string   // root folder of containers
+	runtime string   // runc or crun
 }
 
 // newBox makes a machine with podman, and removes its containers and files at the end of the test.
@@ -39,7 +40,7 @@ func newBox(t *testing.T) *box {
 	t.Helper()
 	removeAfter(t, "/dev/shm/libpod_lock") // podman's file for locks; podman makes it again if needed
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
-	b := &box{Machine: m, installation: installed(t, m)}
+	b := &box{Machine: m, installation: installed(t, m), runtime: "runc"}
 	b.root = image(t, m, "/bin/sleep", "/usr/bin/env", "/usr/bin/sha256sum")
 	holder := m.Begin(m.Command(os.Environ(), "unshare", "--mount", "--propagation", "private", "sh", "-ec",
 		"mount -t tmpfs none /run; mkdir /run/cdi; echo ready; exec sleep infinity"))
@@ -73,13 +74,23 @@ func (b *box) must(words ...string) string {
 // podman returns the words of a podman command that keeps its containers in the box's folder.
 func (b *box) podman(words ...string) []string {
 	store := filepath.Join(b.Dir, "store")
-	return append(append(podmanWords[:len(podmanWords):len(podmanWords)], "--root", store, "--runroot", store+"-run"), words...)
+	return b.engine(store, words...)
+}
+
+// engine returns the words of a podman command that keeps its containers in the folder store.
+func (b *box) engine(store string, words ...string) []string {
+	return slices.Concat(podmanWords, []string{b.runtime, "--root", store, "--runroot", store + "-run"}, words)
 }
 
 // run returns the words that run a container with flags, whose programs find the simulated driver.
 func (b *box) run(flags []string, words ...string) []string {
-	all := append(append([]string{"run"}, runWords...), "-v", filepath.Join(b.Dir, "sim")+":/sim", "-e", "SIMCUDA_DIR=/sim", "-e", "SIMCUDA_DEVICES=8G")
-	return b.podman(append(append(append(all, flags...), "--rootfs", b.root), words...)...)
+	return b.podman(b.runArguments(flags, words...)...)
+}
+
+// runArguments returns the arguments of run.
+func (b *box) runArguments(flags []string, words ...string) []string {
+	driver := []string{"-v", filepath.Join(b.Dir, "sim") + ":/sim", "-e", "SIMCUDA_DIR=/sim", "-e", "SIMCUDA_DEVICES=8G"}
+	return slices.Concat([]string{"run"}, runWords, driver, flags, []string{"--rootfs", b.root}, words)
 }
 
 // sleeper starts a container in the background with one of gpuarb's devices, in which other programs are executed.

@@ -5,6 +5,7 @@ package containers
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,20 +14,61 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file runs the commands of docs/admin/containers.md, section "By hand", with a dockerd that it starts.
-// podman_full_test.go has the part that all engines share.
+// This file starts containers with a dockerd of its own: with the commands of docs/admin/containers.md, section "By
+// hand", and with the flags that `gpuarb run` prints. podman_full_test.go has the part that all engines share. Debian's
+// docker is too old for CDI devices.
 
 // TestFullDocker runs the page's commands with docker, in an engine of the test's own.
 func TestFullDocker(t *testing.T) {
 	play(t, func(m *rig.Machine) engine {
-		host := dockerd(t, m)
-		docker := "docker --host " + host
-		load := bounded.Command(t, bounded.Patience, "sh", "-c", "tar -C '"+image(t, m)+"' -c . | "+docker+" import - gpuarb-test")
-		if out, err := load.CombinedOutput(); err != nil {
-			t.Fatalf("docker import: %v: %s", err, out)
-		}
-		return engine{run: docker + " run -i --network none", image: "gpuarb-test"}
+		by := imported(t, m)
+		return engine{run: strings.Join(by.words(), " ") + " run -i --network none", image: by.image}
 	})
+}
+
+// docker is an engine with one image.
+type docker struct{ host, image string }
+
+// words returns the first words of a command.
+func (d docker) words() []string { return []string{"docker", "--host", d.host} }
+
+// imported starts an engine, and gives it an image with the test program.
+func imported(t *testing.T, m *rig.Machine) docker {
+	t.Helper()
+	d := docker{dockerd(t, m), "gpuarb-test"}
+	load := bounded.Command(t, bounded.Patience, "sh", "-c", "tar -C '"+image(t, m)+"' -c . | "+strings.Join(d.words(), " ")+" import - "+d.image)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("docker import: %v: %s", err, out)
+	}
+	return d
+}
+
+// TestFullDockerFlags starts a container of docker under `gpuarb run` with the flags that it prints: its programs and
+// those of docker exec share the job's budget.
+func TestFullDockerFlags(t *testing.T) {
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	i, by := installed(t, m), imported(t, m)
+	words := append(by.words(), "run", "-i", "--rm", "--network", "none", "--name", "one", "-v", filepath.Join(m.Dir, "sim")+":/sim", "-e", "SIMCUDA_DIR=/sim", "-e", "SIMCUDA_DEVICES=8G")
+	arb := []string{"--socket", m.Socket, "run", "--memory", "64M", "--"}
+	r := rig.Run(t, m.Command(m.Env(), i.command(), slices.Concat(arb, words, []string{by.image, "/bin/true"})...))
+	_, advice, found := strings.Cut(r.Stderr, "flags of docker run: ")
+	advice, _, _ = strings.Cut(advice, "\n")
+	if !found {
+		t.Fatalf("%+v", r)
+	}
+	p := m.Interact(m.Command(m.Env(), i.command(), slices.Concat(arb, words, strings.Fields(advice), []string{by.image, "/cudaprog-dlsym"})...))
+	p.Want("alloc a 67108865", "err 2")
+	p.Want("alloc a 48M", "ok")
+	exec := append(by.words(), "exec", "-i", "one", "/cudaprog-dlsym")
+	q := m.Interact(m.Command(m.Env(), exec[0], exec[1:]...))
+	q.Want("alloc a 16M", "ok")
+	q.Want("alloc b 1", "err 2")
+	p.Want("alloc b 1", "err 2")
+	if total := m.SimNumber("total", "0"); total != 64<<20 {
+		t.Errorf("the driver holds %d bytes", total)
+	}
+	q.End()
+	p.End()
 }
 
 // dockerd starts an engine that shares nothing with the machine's engine, makes no network and

@@ -55,8 +55,8 @@ func (b *box) musl() {
 }
 
 // TestFullPodmanMusl checks a container with Debian's musl: the program that the engine starts is held to the byte. A
-// program of `podman exec` has no LD_PRELOAD. It is not held, but listed as unmanaged of the job. With -e LD_PRELOAD for
-// podman exec or podman run such programs are held too.
+// program of `podman exec` has no LD_PRELOAD. It is not held, but listed as unmanaged of the job, which is charged. With
+// -e LD_PRELOAD for podman exec or podman run such programs are held too.
 func TestFullPodmanMusl(t *testing.T) {
 	b := newBox(t)
 	b.musl()
@@ -82,7 +82,9 @@ func TestFullPodmanMusl(t *testing.T) {
 	if jobs := b.must(b.command(), "--socket", b.Socket, "jobs"); !strings.Contains(jobs, "unmanaged") {
 		t.Errorf("gpuarb jobs prints\n%s", jobs)
 	}
+	p.Want("alloc b 16M", "err 2") // the job is charged with it
 	free.End()
+	rig.Eventually(t, "the job has its bytes again", func() bool { return p.Ask("alloc b 16M") == "ok" })
 	p.End()
 
 	whole := b.Interact(b.in(b.run([]string{"-i", "--name", "two", "-e", preload, "--device", "gpuarb.dev/memory=64M"}, "/cudaprog-dlsym")...))

@@ -73,6 +73,34 @@ func TestFullPodmanExecVariables(t *testing.T) {
 	executed(t, []string{"-e", "LD_PRELOAD=", "-e", "GPUARB_MEMORY=4G", "-e", "GPUARB_JOB=", "-e", "GPUARB_ON_LOSS=open"})
 }
 
+// TestFullPodmanCrun runs a container with the runtime crun. The machine's cgroups of version 2 are hidden from it, because
+// crun refuses a machine that has controllers in both versions.
+func TestFullPodmanCrun(t *testing.T) {
+	b := newBox(t)
+	b.runtime = "crun"
+	b.must("sh", "-c", "if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi")
+	first := b.Interact(b.in(b.run([]string{"-i", "--name", "one", "--device", "gpuarb.dev/memory=64M"}, "/cudaprog-dlsym")...))
+	first.Want("alloc a 67108865", "err 2")
+	first.Want("alloc a 32M", "ok")
+	p := b.exec("one", user, bare...)
+	p.Want("alloc a 32M", "ok")
+	b.held(64 << 20)
+	p.Want("alloc b 1", "err 2")
+	first.Want("alloc b 1", "err 2")
+	p.End()
+	first.End()
+	b.gone()
+	reason := filepath.Join(b.Dir, "reason") // crun itself says only the exit code
+	r := rig.Run(t, b.in(b.run([]string{"--device", "gpuarb.dev/memory=annotation", "--annotation", "run.oci.hooks.stderr=" + reason}, "/bin/sleep", "0")...))
+	if r.Code == 0 || !strings.Contains(r.Stderr, "exit code: 2") {
+		t.Errorf("a refusal: %+v", r)
+	}
+	if text, err := os.ReadFile(reason); err != nil || !strings.Contains(string(text), "has no annotation gpuarb.dev/memory") {
+		t.Errorf("the reason is %s (%v)", text, err)
+	}
+	b.gone()
+}
+
 // TestFullPodmanAnnotation names budget and job by annotations, and opens a job without a limit.
 func TestFullPodmanAnnotation(t *testing.T) {
 	b := newBox(t)
