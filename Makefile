@@ -208,6 +208,12 @@ packages: setup-build build $(patsubst gpuarb-%,%,$(filter gpuarb-%,$(PACKAGES))
 release: packages ## build what a release has into build/release/: packages, bill of materials, source, checksums
 	@SOURCE_DATE_EPOCH='$(EPOCH)' tools/packages/release.sh $(BUILD)/packages $(BUILD)/release
 
+# PODMAN="podman --root /FOLDER" keeps the image elsewhere.
+.PHONY: image
+image: setup-image ## make the image of the daemon for podman (root; no registry)
+	@$(MAKE) --no-print-directory packages PACKAGES='gpuarb gpuarb-kube'
+	@SOURCE_DATE_EPOCH='$(EPOCH)' GO='$(GO)' PODMAN='$(PODMAN)' tools/image/build.sh $(BUILD)
+
 .PHONY: clean
 clean: ## remove build/
 	rm -rf $(BUILD)

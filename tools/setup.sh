@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh go|build|demo|test|full|lint|slurm|root: makes sure that the tools for a target exist. Each
+# setup.sh go|build|demo|test|full|lint|slurm|image|root: makes sure that the tools for a target exist. Each
 # tool is looked up by itself, so that a tool from another source than Debian counts. On Debian root
 # installs missing tools; otherwise the script lists them. If all tools exist, this takes a few
 # milliseconds.
@@ -71,9 +71,9 @@ clang-tidy                clang-tidy                             lint
 cppcheck                  cppcheck                               lint
 shellcheck                shellcheck                             lint
 systemd                   systemd-analyze                        lint test
-debootstrap               debootstrap                            full root
+debootstrap               debootstrap                            full image root
 systemd-container         systemd-nspawn                         full
-podman                    podman                                 full
+podman                    podman                                 full image
 uidmap                    newuidmap                              full
 lintian                   lintian                                full
 rpm                       rpm                                    full
@@ -167,7 +167,7 @@ check_go() {
 }
 
 main() {
-    local target=${1:?usage: setup.sh go|build|demo|test|full|lint|slurm|root}
+    local target=${1:?usage: setup.sh go|build|demo|test|full|lint|slurm|image|root}
     local -a need
     check_go || return
     if [ "$target" = go ]; then return; fi

@@ -95,6 +95,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/notify.md", "sh", "#!/bin/sh\n# Mails", "tests/contrib TestMail"},
 	{"admin/notify.md", "sh", "#!/bin/sh\n# Posts", "tests/contrib TestChat"},
 	{"admin/notify.md", "ini", "[Unit]", "tests/contrib TestUnit"},
+	{"admin/packages.md", "sh", "sudo podman run", "tests/containers TestFullImage"},
 	{"admin/packages.md", "sh", "", "tests/systemd TestFullSystemdPackage"},
 	{"admin/processor.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"reference/top.md", "sh", "", "tests/e2e TestTopPage"},
