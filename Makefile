@@ -35,6 +35,8 @@ GOBUILD = $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 # The time in what is built, in seconds: that of the commit, so that each clone builds the same bytes.
 EPOCH := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null))
 export GOFLAGS := $(strip -buildvcs=false $(GOFLAGS))
+# NVIDIA's binding of NVML declares functions that NVIDIA calls deprecated.
+export CGO_CFLAGS := $(strip -O2 -g -Wno-deprecated-declarations $(CGO_CFLAGS))
 export PYTHON
 
 PREFIX ?= /usr/local

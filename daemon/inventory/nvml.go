@@ -26,7 +26,7 @@ var nvmlNeeded = [][]string{
 }
 
 // nvmlOptional says which optional functions the library has.
-type nvmlOptional struct{ name, pci, memory, compute, graphics, mps, reserved, mig, utilisation bool }
+type nvmlOptional struct{ name, pci, memory, compute, graphics, mps, reserved, mig, utilisation, limits bool }
 
 // nvmlReason returns, for users, the reason why the library did not start.
 func nvmlReason(ret nvml.Return) string {
@@ -130,6 +130,8 @@ type nvmlDevice interface {
 	GetGraphicsRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 	GetMPSComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 	GetProcessUtilization(since uint64) ([]nvml.ProcessUtilizationSample, nvml.Return)
+	GetMemoryLimits_v1(dir string) (nvml.MemoryLimits_v1, nvml.Return)
+	SetMemoryLimits_v1(dir string, soft, hard uint64) nvml.Return
 }
 
 // errLost means that the device is gone.

@@ -119,6 +119,7 @@ func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
 		pci:         has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
 		compute:     has("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"),
 		utilisation: has("nvmlDeviceGetProcessUtilization"),
+		limits:      has("nvmlDeviceGetMemoryLimits_v1") && has("nvmlDeviceSetMemoryLimits_v1"),
 		mig:         has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
 	}, ""
 }
