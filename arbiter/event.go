@@ -28,6 +28,7 @@ const (
 	EventClamped    Kind = "clamped"        // an invalid value was found in a lease page
 	EventExcess     Kind = "excess"         // a client uses memory that no allocation asked for, which is charged to its budget
 	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and limits do not apply to one of them
+	EventNoWall     Kind = "driver_limit"   // the limit of a cgroup could not be set in the kernel or the vendor's driver
 	EventUnmanaged  Kind = "unmanaged"      // a process that is not a client uses a device
 	EventVerified   Kind = "verified"       // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost"    // a device fell off the bus

@@ -71,6 +71,7 @@ func (a *Arbiter) countContexts(l *lease, thread uint32, n int, what RequestKind
 		return
 	}
 	l.contexts = min(l.contexts+n, maxObjects)
+	a.contextChanges++
 	l.makers.Make(Maker{Thread: thread, Contexts: n})
 }
 

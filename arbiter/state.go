@@ -61,6 +61,8 @@ type Arbiter struct {
 	usesChanged []*jobUse    // usages whose amounts have changed since the last MeasureUsage
 	pastJobs    []JobAccount // accounts of jobs that have ended since the last call of PastJobs
 
+	contextChanges uint64 // as ContextChanges returns it
+
 	exceeded map[account]bool // budgets that hold more than their limit; true: EventOver was recorded
 	draining []*session       // ended sessions whose memory the device has not freed yet
 	waits    waitCounts

@@ -228,6 +228,7 @@ func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
 	d.file.Bindings.Commit(j.bound.row)
 	faults.At("binding.committed")
 	d.enterBindingLocked(j)
+	signal(d.driver.wake)
 }
 
 // noteBindingLocked writes the record of the cgroup of a job, and does not commit it. While the open waits, the job in

@@ -21,6 +21,7 @@ import (
 	"github.com/gpuarb/gpuarb/daemon/history"
 	"github.com/gpuarb/gpuarb/daemon/inventory"
 	"github.com/gpuarb/gpuarb/daemon/metrics"
+	"github.com/gpuarb/gpuarb/daemon/secondwall"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/gpuarb/gpuarb/internal/figures"
@@ -95,6 +96,7 @@ type Daemon struct {
 	turns         fair.Turns             // has its own lock
 	threadRows    map[int]map[uint32]int // rows of the state file, by lease record and thread
 	kept          keptLimits
+	driver        driverLimits
 
 	sessionCounts, jobCounts, leaseCounts *counts
 	keepers                               map[int]named // processes that keep a dead client's memory, by the client's PID
@@ -282,6 +284,33 @@ type named struct {
 type publication struct {
 	s      *session
 	rounds int // updates that are left
+}
+
+// driverLimits are the limits of cgroups in the kernel or a vendor's driver.
+type driverLimits struct {
+	wake     chan struct{} // receives when a limit may have to change
+	contexts uint64        // arbiter.ContextChanges at the last signal
+	walls    *secondwall.Walls
+	broken   error                         // why no limit can be written, because it could not be recorded; nil: it can be
+	busy     map[int]time.Time             // begin of the call of Settle that runs, by device
+	on       map[int]driverDevice          // last result, by device
+	of       map[wallKey]secondwall.Result // last result of each cgroup and device
+}
+
+// driverDevice says who can hold limits on a device, and why nobody can.
+type driverDevice struct {
+	by   secondwall.By
+	fail string
+}
+
+// wallKey identifies the limit of a cgroup on a device.
+type wallKey struct {
+	cgroup string
+	device int
+}
+
+func newDriverLimits() driverLimits {
+	return driverLimits{wake: make(chan struct{}, 1), busy: map[int]time.Time{}, on: map[int]driverDevice{}, of: map[wallKey]secondwall.Result{}}
 }
 
 // keptLimits is the index of the records of limits in the state file.

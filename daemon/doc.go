@@ -33,6 +33,7 @@
 //   - devices: bypass, reclaim, idle, reader, scan;
 //   - ends of processes: orphans, processend;
 //   - requests of clients: replies, snapshots, events, metrics, hello, resume, jobopen, bind, tally, attach, admit, cancel;
+//   - limits of the kernel or the vendor's driver: driverlimits;
 //   - time: tick. The history of jobs: archive;
 //   - recovery: savedprocesses, recoverqueue, recoverbindings, recover;
 //   - start and stop of the daemon: serve, systemd, reload, loops, stop, statefiles, start.

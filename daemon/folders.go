@@ -23,17 +23,16 @@ import (
 )
 
 // hierarchies returns the mount points of the roots of cgroup hierarchies, v2 first; nil: they cannot be read.
-func hierarchies() (points []string) {
+func hierarchies() []string { return append(hierarchiesOf("cgroup2"), hierarchiesOf("cgroup")...) }
+
+// hierarchiesOf returns the mount points of the roots of cgroup hierarchies of a type; nil: they cannot be read.
+func hierarchiesOf(kind string) (points []string) {
 	mounts, err := procfacts.Here.Mounts()
 	if err != nil {
 		return nil
 	}
 	for _, m := range mounts {
-		switch {
-		case m.Root != "/":
-		case m.Type == "cgroup2":
-			points = slices.Insert(points, 0, m.Point)
-		case m.Type == "cgroup":
+		if m.Root == "/" && m.Type == kind {
 			points = append(points, m.Point)
 		}
 	}

@@ -177,6 +177,7 @@ func (d *Daemon) endRunnerLocked(j *job) {
 	if j.bound != nil {
 		delete(d.bindings, j.bound.path)
 		d.freeBindingLocked(j)
+		signal(d.driver.wake)
 	} else if j.open { // programs may know its token
 		d.endedJobs.remember(j.token, endedJob{name: d.arb.JobName(j.id), claim: d.file.Jobs.At(j.index).Flags&ipc.JobClaim != 0, at: d.now()})
 	}

@@ -39,6 +39,10 @@ func (d *Daemon) unlock() {
 	if decided := d.arb.Events(); len(decided) > 0 {
 		d.history.Note(decided)
 	}
+	if changes := d.arb.ContextChanges(); changes != d.driver.contexts {
+		d.driver.contexts = changes
+		signal(d.driver.wake)
+	}
 	d.arb.MeasurePressure(d.now())
 	if d.arb.MeasureUsage(d.now()) && d.feed.rests.Load() {
 		signal(d.feed.look)

@@ -22,6 +22,8 @@ type machine interface {
 	Utilisation(index int) map[int]int
 	Scan() []inventory.Device
 	Suspended(index int) bool
+	MemoryLimits(index int, dir string) (soft, hard uint64, err error)
+	SetMemoryLimits(index int, dir string, soft, hard uint64) error
 	Facts(pid int) (procfacts.Facts, error)
 	FactsOf(p procfacts.Started, lives func() bool) (procfacts.Facts, error)
 	UserName(uid uint32) string

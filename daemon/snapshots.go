@@ -55,6 +55,7 @@ func (d *Daemon) snapshot() figures.Snapshot {
 	s := d.underLock(func(now time.Time) figures.Snapshot {
 		s := d.arb.Copy(now)
 		s.Config = d.configured
+		d.addDriverLimitsLocked(&s)
 		return s
 	})
 	s.Arrange()

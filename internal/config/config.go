@@ -34,6 +34,8 @@ type Config struct {
 	Metrics Metrics
 	DCGM    DCGM
 	History History
+	// DriverLimits says whether the budgets of cgroups' jobs are also limits of the kernel or the vendor's driver.
+	DriverLimits bool
 	// Commands says which users see the arguments of a program.
 	Commands Commands
 	Files    []string // files that were read, in order; empty: built-in defaults

@@ -119,6 +119,7 @@ var (
 		hidden(slotsMax), // String writes it in each [[device]]
 		plainKey("on_loss", words(LossOpen, LossClosed), func(d *draft) *OnLoss { return &d.config.OnLoss }),
 		plainKey("deadlock_grace", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.DeadlockGrace }),
+		plainKey("driver_limits", booleans, func(d *draft) *bool { return &d.config.DriverLimits }),
 		plainKey("charge_overhead", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeOverhead }),
 		plainKey("charge_unmanaged", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeUnmanaged }),
 		key{"context_reserve", boundedSizes.bytes, readContextReserve, spellContextReserve},

@@ -112,10 +112,26 @@ type DeviceState struct {
 	// of a span. RecentUnknown: no reading. nil: the daemon is older.
 	RecentPercent []int8 `json:"recent_percent,omitempty"`
 
+	// DriverLimits says whether budgets of cgroups' jobs are also limits of the kernel or the driver on this device: off,
+	// kernel, driver, or none. "": the daemon is older, or the device is the processor. DriverLimitsFail says what fails.
+	DriverLimits     DriverLimits `json:"driver_limits,omitempty"`
+	DriverLimitsFail string       `json:"driver_limits_fail,omitempty"`
+
 	Unnamed     bool             `json:"names_no_process"` // its readings do not list single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
 	Holders     []HolderState    `json:"holders,omitempty"` // jobs with slots, by the time at which they got them
 }
+
+// DriverLimits is a value of DeviceState.DriverLimits.
+type DriverLimits string
+
+// The values of DriverLimits.
+const (
+	DriverLimitsOff    DriverLimits = "off"    // not configured
+	DriverLimitsKernel DriverLimits = "kernel" // by the cgroup controller dmem
+	DriverLimitsDriver DriverLimits = "driver" // by the vendor's driver
+	DriverLimitsNone   DriverLimits = "none"   // configured, but neither has such limits
+)
 
 // HideProcessor removes the processor from a snapshot. The caller knows that nothing is held on it.
 func (s *Snapshot) HideProcessor() {
@@ -301,7 +317,21 @@ type JobDeviceState struct {
 
 	MinBy string `json:"min_by"` // rule, flag or user that set Min; "": no Min
 	MaxBy string `json:"max_by"` // rule, flag or user that set Max; "": no Max
+
+	HeldBy     HeldBy           `json:"held_by,omitempty"`            // who holds the budget of a cgroup's job; "": another job
+	DriverMax  accounting.Bytes `json:"driver_max_bytes,omitempty"`   // limit of the kernel or the driver; 0: none
+	DriverFail string           `json:"driver_limit_fails,omitempty"` // why the kernel or the driver does not hold the limit that it should; "": it does, or it should not
 }
+
+// HeldBy says who holds the budget of a cgroup's job.
+type HeldBy string
+
+// The values of HeldBy. The kernel and the driver hold a limit above the budget, with room for contexts.
+const (
+	HeldByLibrary HeldBy = "library"
+	HeldByKernel  HeldBy = "library,kernel"
+	HeldByDriver  HeldBy = "library,driver"
+)
 
 // BudgetState is a budget that several jobs share by a rule, while such a job exists. Without a
 // rule it is the limit of all programs of a user, or in a cgroup, while such a limit exists.

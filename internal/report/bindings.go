@@ -24,6 +24,7 @@ type Binding struct {
 	Processes []int             `json:"processes"`
 	AgeMs     int64             `json:"age_ms"`
 	Cgroup    string            `json:"cgroup"`
+	Wall
 }
 
 var bindingColumns = []column[Binding]{
@@ -43,7 +44,8 @@ var bindingColumns = []column[Binding]{
 	amount("UNMANAGED", func(b Binding) accounting.Bytes { return b.Unmanaged }, 2),
 	number("PROCESSES", func(b Binding) int { return len(b.Processes) }, 4),
 	span("AGE", func(b Binding) int64 { return b.AgeMs }, 5),
-	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) }, 0),
+	plain("HELD BY", left, func(b Binding) string { return cell(string(orZero(b.HeldBy))) }, 6),
+	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) + b.text() }, 0),
 }
 
 // bindings returns a row for each job of a cgroup and each GPU.
@@ -53,12 +55,13 @@ func bindings(jobs []figures.JobState) (rows []Binding) {
 		if j.Bound == "" {
 			continue
 		}
-		for _, d := range j.Devices {
+		for i := range j.Devices {
+			d := &j.Devices[i]
 			if d.Device == accounting.ProcessorIndex {
 				continue
 			}
 			rows = append(rows, Binding{Job: j.ID, Name: j.Name, State: j.State, Device: Index(d.Device), Max: Unless(d.Max, accounting.Max), Min: d.Min,
-				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Cgroup: j.Bound})
+				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Cgroup: j.Bound, Wall: wallOf(d)})
 		}
 	}
 	return rows

@@ -32,6 +32,7 @@ type Holder struct {
 	Waits     []Wait           `json:"waits"`
 	Command   string           `json:"command"`
 	StillRuns *string          `json:"still_runs"` // null: the command of the job still runs, or there is no job
+	Wall
 }
 
 // Wait is a waiting request of a job.
@@ -124,7 +125,7 @@ func (f holdings) rows(j *figures.JobState) []Holder {
 	for i := range j.Devices {
 		on := &j.Devices[i]
 		h := row()
-		h.Device, h.Used, h.Reserved = new(Index(on.Device)), on.Used, on.Reserved
+		h.Device, h.Used, h.Reserved, h.Wall = new(Index(on.Device)), on.Used, on.Reserved, wallOf(on)
 		h.hold(f, jobDevice{j.ID, on.Device})
 		for _, t := range waits {
 			if t.Device == on.Device {
@@ -136,6 +137,7 @@ func (f holdings) rows(j *figures.JobState) []Holder {
 		}
 	}
 	h := row()
+	h.Wall = anyWall(j)
 	for _, t := range waits {
 		if t.Device < 0 {
 			h.Waits = append(h.Waits, waitOf(t))
@@ -195,7 +197,7 @@ var holderColumns = []column[Holder]{
 	span("AGE", func(h Holder) int64 { return h.AgeMs }, 0),
 	{"WAITS", right, Style.waits, 0},
 	{"WAITED", right, Style.waited, 2},
-	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) }, 0),
+	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) + h.text() }, 0),
 }
 
 // stillRuns returns the text after a command that has ended: which processes of its job still run.

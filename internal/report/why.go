@@ -57,6 +57,7 @@ type WhyDevice struct {
 	Holders    []DeviceHolder    `json:"holders"`
 	Unmanaged  []UnmanagedHolder `json:"unmanaged"` // processes of the job that use the device without the library
 	Idle       []IdleHolder      `json:"idle"`      // processes that hold memory and do nothing, if the job waits for memory there
+	Wall
 }
 
 // called returns the name of the device for users.
@@ -81,7 +82,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 			if slices.ContainsFunc(f.waits[j.ID], func(t figures.TicketState) bool { return t.WantsBytes > 0 && (t.Device < 0 || t.Device == on.Device) }) {
 				device.Idle = idleHolders(s, on.Device)
 			}
-			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 {
+			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 || device.DriverMax != nil || device.DriverFail != nil {
 				w.Devices = append(w.Devices, device)
 			}
 		}
@@ -100,7 +101,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 
 func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDevice {
 	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
-		Reserved: on.Reserved, Charged: on.Unmanaged, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}, Idle: []IdleHolder{}}
+		Reserved: on.Reserved, Charged: on.Unmanaged, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}, Idle: []IdleHolder{}, Wall: wallOf(&on)}
 	if w.Max == nil {
 		w.MaxBy = nil
 	}
@@ -264,6 +265,23 @@ func writeExceeded(out io.Writer, d WhyDevice) {
 	fmt.Fprintf(out, ": nothing new until %s are freed", d.SharedUsed.Less(*d.SharedMax).Human())
 }
 
+// writeHeldBy writes who holds the budget of a cgroup's job.
+func writeHeldBy(out io.Writer, d WhyDevice) {
+	if d.HeldBy == nil || d.Max == nil {
+		return
+	}
+	fmt.Fprint(out, "         the library holds the budget")
+	switch {
+	case d.DriverFail != nil:
+		fmt.Fprintf(out, ", and the kernel or the driver does not: %s", Escape(*d.DriverFail))
+	case d.other() != "" && d.DriverMax != nil:
+		fmt.Fprintf(out, ", and the %s holds all programs of the cgroup to %s", Escape(d.other()), d.DriverMax.Human())
+	default:
+		fmt.Fprint(out, " alone")
+	}
+	fmt.Fprintln(out)
+}
+
 func writeWhyDevice(out io.Writer, d WhyDevice) {
 	if d.isLost() {
 		now := "is lost"
@@ -310,6 +328,7 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 		fmt.Fprintf(out, ", and %d of %d slots are taken", d.Slots, *d.SlotsMax)
 	}
 	fmt.Fprintln(out)
+	writeHeldBy(out, d)
 	for _, u := range d.Unmanaged {
 		counts := "outside the budget: no limit holds for it"
 		if u.Charged {

@@ -1,9 +1,17 @@
 package statefile
 
-// This file has the record of a cgroup with a job (binding). bindingsfile.go has the file that holds these records;
+// This file has the record of a cgroup with a job (binding). tablefile.go opens the file that holds these records;
 // daemon/bind.go writes them.
 
-import "bytes"
+import (
+	"bytes"
+	"unsafe"
+)
+
+// bindingsMagic is "GABBIND" in memory.
+const bindingsMagic = 0x444e4942424147
+
+var bindingsFile = tableFile{suffix: ".bindings", what: "bindings", magic: bindingsMagic, row: unsafe.Sizeof(Binding{}), most: MaxBindings}
 
 // Binding is the record of a cgroup that has a job. The daemon writes all fields before it commits the record, and
 // changes none of them afterwards. The record of an open that still waits is not committed, and its Job has the process

@@ -24,7 +24,7 @@ type File struct {
 	Limits   table[Limit]
 	Threads  table[Thread]
 	Cgroups  table[Cgroup]
-	Bindings table[Binding] // in a file of its own (bindingsfile.go)
+	Bindings table[Binding] // in a file of its own (tablefile.go)
 
 	bound *mapping // the file of Bindings
 	lost  error    // as LostBindings returns it
@@ -49,10 +49,10 @@ func Open(path string) (f *File, fresh bool, err error) {
 	}
 	f = newFile(file, fresh)
 	f.aside = aside
-	if f.bound, f.lost, err = openBindings(path); err != nil {
+	if f.bound, f.lost, err = bindingsFile.open(path); err != nil {
 		return nil, false, errors.Join(err, file.close())
 	}
-	f.Bindings.lay(f.bound, headerSize, MaxBindings, bindingsUsed(f.bound))
+	f.Bindings.lay(f.bound, headerSize, MaxBindings, usedRecords(f.bound))
 	return f, fresh, nil
 }
 
@@ -94,10 +94,10 @@ func Anonymous(why error) (*File, error) {
 	}
 	f := newFile(file, true)
 	f.volatile = why
-	if f.bound, f.lost, err = noBindings(why); err != nil {
+	if f.bound, f.lost, err = bindingsFile.inMemory(why); err != nil {
 		return nil, errors.Join(err, file.close())
 	}
-	f.Bindings.lay(f.bound, headerSize, MaxBindings, bindingsUsed(f.bound))
+	f.Bindings.lay(f.bound, headerSize, MaxBindings, usedRecords(f.bound))
 	return f, nil
 }
 

@@ -82,6 +82,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/kubernetes.md", "toml", "", "not run: a part of the configuration of containerd"},
 	{"admin/kubernetes.md", "sh", "", "not run: it takes a cluster; kube/nri runs the plug-in under a runtime of the test"},
 	{"admin/kubernetes.md", "yaml", "", "not run: parts of a pod and objects of a cluster; kube/nri TestAnnotationIsHeld has such an annotation, and kube/dra has such claims"},
+	{"admin/second-wall.md", "sh", "", "not run: it takes a kernel or a driver with such limits; tests/secondwall has simulated ones"},
 	{"admin/slurm.md", "sh", "make packages", "not run: it changes the Slurm of the machine; tests/slurm does the same in a root of its own"},
 	{"admin/slurm.md", "sh", "sbatch", "tests/slurm TestFullSteps"},
 	{"reference/job.md", "", "", "tests/bindings TestBudgetOfACgroup"},

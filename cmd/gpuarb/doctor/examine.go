@@ -24,6 +24,7 @@ func (d *Doctor) Examine() []Finding {
 	d.checkHistory()
 	d.checkShim()
 	d.checkDevices()
+	d.checkDriverLimits()
 	d.checkQueries()
 	d.checkFuse()
 	d.checkMounts()
@@ -175,6 +176,38 @@ func (d *Doctor) checkProcessor() {
 		if !device.IsGPU() {
 			d.add("cpu", Fine, "", "the processor (%s): OpenCL (PoCL) or Vulkan (lavapipe) computes on it, with %s of memory",
 				device.Name, device.Total.Human())
+		}
+	}
+}
+
+// checkDriverLimits reports who holds the budgets of cgroups' jobs, and what fails.
+func (d *Doctor) checkDriverLimits() {
+	if d.state == nil {
+		return
+	}
+	const advice = "docs/admin/second-wall.md says what the kernel or the driver must have; driver_limits = false leaves the budgets to the library"
+	off := false
+	for _, device := range figures.GPUs(d.state.Devices) {
+		switch is := device.DriverLimits; {
+		case is == figures.DriverLimitsOff && device.DriverLimitsFail != "":
+			d.add("driver", Wrong, "put the limit back yourself, or remove the cgroup", "device %d (%s): a limit of the kernel or the driver is left from before: %s", device.Index, device.Name, device.DriverLimitsFail)
+		case device.DriverLimitsFail != "":
+			d.add("driver", Wrong, advice, "device %d (%s): budgets of cgroups should be limits of the kernel or the driver, and are not all: %s", device.Index, device.Name, device.DriverLimitsFail)
+		case is == figures.DriverLimitsOff:
+			off = true
+		case is == figures.DriverLimitsKernel || is == figures.DriverLimitsDriver:
+			d.add("driver", Fine, "", "device %d (%s): the library holds the budgets of cgroups, and the %s has a limit above each", device.Index, device.Name, is)
+		}
+	}
+	if off {
+		d.add("driver", Fine, "", "the library alone holds the budgets of cgroups (driver_limits = false)")
+	}
+	for i := range d.state.Jobs {
+		j := &d.state.Jobs[i]
+		for _, on := range j.Devices {
+			if on.DriverFail != "" {
+				d.add("driver", Wrong, advice, "job %d of cgroup %s on device %d: the library alone holds its budget: %s", j.ID, j.Bound, on.Device, on.DriverFail)
+			}
 		}
 	}
 }
