@@ -117,7 +117,7 @@ const askedAgain = 2 * time.Second
 // assignPlace gives a new request a place in the queue. A resubmitted request keeps the place that it had.
 func (a *Arbiter) assignPlace(now time.Time, t *ticket) {
 	t.resubmitted = t.place.Arrival != 0
-	t.priority = t.job.Rule.Priority + t.job.request.Priority
+	t.priority = t.job.priority()
 	if t.resubmitted {
 		a.arrival = max(a.arrival, t.place.Arrival) // an earlier daemon may have assigned this number
 	} else {

@@ -14,32 +14,44 @@ import (
 // This file ends leases, sessions and jobs, releases what they held, and closes budgets that become empty. sessions.go, jobs.go, devices.go
 // and observe.go call it.
 
-// Tally returns the counts of a job so far. It returns false for an unknown job.
+// Tally returns the counts of a job so far, with those of the jobs inside it. It returns false for an unknown job.
 func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	j := a.jobs[id]
 	if j == nil {
 		return Tally{}, false
 	}
 	t := j.counted()
-	sum := Tally{Waits: t.waits, Waited: t.waited, Refused: t.refused, LastRefused: t.lastRefused, Unmanaged: slices.Clone(t.unmanaged), MoreUnmanaged: t.moreUnmanaged, Unknown: len(t.unknown)}
+	all := j.wholeCounts()
+	sum := Tally{Waits: all.waits, Waited: all.waited, Refused: all.refused, LastRefused: t.lastRefused, Unmanaged: slices.Clone(t.unmanaged), MoreUnmanaged: t.moreUnmanaged, Unknown: len(t.unknown)}
 	if !t.since.IsZero() {
 		sum.Since = max(now.Sub(t.since), time.Millisecond)
 	}
-	for _, s := range j.sessions {
+	for s := range j.clients {
 		for _, l := range s.leases {
 			a.readUsage(l)
 		}
 	}
 	for _, p := range j.used {
-		if p.max > 0 {
-			contexts, kept := p.overhead.max, p.overhead.max == 0
+		if w := &p.whole; w.used.max > 0 {
+			contexts, kept := w.overhead.max, w.overhead.max == 0
 			if kept {
-				contexts = p.assumed.max
+				contexts = w.assumed.max
 			}
-			sum.Devices = append(sum.Devices, TallyDevice{Device: p.device.Index, Peak: p.max, Max: j.limits(p.device).Max, Contexts: contexts, Kept: kept, processor: !p.device.IsGPU()})
+			sum.Devices = append(sum.Devices, TallyDevice{Device: p.device.Index, Peak: w.used.max, Max: j.limits(p.device).Max, Contexts: contexts, Kept: kept, processor: !p.device.IsGPU()})
 		}
 	}
 	return sum, true
+}
+
+// wholeCounts returns the counts of the requests of a job and of the jobs inside it, those that have ended included.
+func (j *job) wholeCounts() requestCounts {
+	t := j.counted()
+	all := requestCounts{t.waits, t.refused, t.waited}
+	all.add(t.inside)
+	for _, in := range j.inside {
+		all.add(in.wholeCounts())
+	}
+	return all
 }
 
 // jobOver records the event of a job's end, with the job's usage. A job that never started has no such event.
@@ -83,6 +95,9 @@ func (a *Arbiter) releaseKept(now time.Time, j *job) {
 
 // dropJob removes a job without sessions, and the shared budgets below which it was the last.
 func (a *Arbiter) dropJob(now time.Time, j *job) {
+	if in := j.around; in != nil && j.run {
+		in.counts().inside.add(j.wholeCounts())
+	}
 	a.leaveInside(now, j)
 	delete(a.jobs, j.id)
 	a.uncountJob(j)
@@ -127,9 +142,8 @@ func (a *Arbiter) dropSession(now time.Time, s *session) {
 func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
 	d.peak.update(l.lastUsed, 0, 0)
-	s.job.useOf(d).update(l.lastUsed, 0, 0)
+	l.updateUse(0, 0)
 	l.setOverhead(0, 0)
-	l.lastUsed = 0
 	a.countUsage(l)
 	delete(d.leasesAway, l)
 	l.Close()

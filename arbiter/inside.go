@@ -32,6 +32,7 @@ func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 	if old := j.around; old != nil {
 		old.inside = slices.DeleteFunc(old.inside, func(x *job) bool { return x == j })
 	}
+	j.moveUse(in)
 	a.moveTo(j.budget, &j.shared, nil, a.ledger.MoveBudget)
 	j.around, j.Around = in, nil
 	var up *accounting.Budget
@@ -79,6 +80,24 @@ func (a *Arbiter) moveContexts(now time.Time, j *job) {
 	}
 	for _, d := range a.devices {
 		a.updateCapacity(now, d)
+	}
+}
+
+// moveUse takes what j and the jobs inside it use out of the sums of the jobs around j, and adds it to those of in and of the jobs around in;
+// nil: of none. The peaks stay.
+func (j *job) moveUse(in *job) {
+	for _, u := range j.used {
+		used, overhead, assumed := u.whole.used.used, u.whole.overhead.used, u.whole.assumed.used
+		for x := j.around; x != nil; x = x.around {
+			w := &x.useOf(u.device).whole
+			w.used.used, w.overhead.used, w.assumed.used = w.used.used-used, w.overhead.used-overhead, w.assumed.used-assumed
+		}
+		for x := in; x != nil; x = x.around {
+			w := &x.useOf(u.device).whole
+			w.used.update(0, used, used)
+			w.overhead.update(0, overhead, overhead)
+			w.assumed.update(0, assumed, assumed)
+		}
 	}
 }
 

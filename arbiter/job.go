@@ -24,6 +24,15 @@ func (j *job) shares(yield func(*shared) bool) {
 	}
 }
 
+// priority returns the priority of the requests of a job: that of its rule, its own, and those of the jobs around it.
+func (j *job) priority() int {
+	sum := j.Rule.Priority
+	for ; j != nil; j = j.around {
+		sum += j.request.Priority
+	}
+	return sum
+}
+
 // outermost returns the outermost job around j, or j itself.
 func (j *job) outermost() *job {
 	for j.around != nil {

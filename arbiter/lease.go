@@ -63,8 +63,7 @@ func (a *Arbiter) readUsage(l *lease) accounting.Bytes {
 	}
 	l.peak = max(l.peak, high)
 	l.device.peak.update(l.lastUsed, used, high)
-	l.session.job.useOf(l.device).update(l.lastUsed, used, high)
-	l.lastUsed = used
+	l.updateUse(used, high)
 	a.countUsage(l)
 	l.extra.Used(used)
 	return used
@@ -80,7 +79,21 @@ func (l *lease) setOverhead(shown, assumed accounting.Bytes) {
 	u := l.session.job.useOf(l.device)
 	u.overhead.update(l.lastOverhead, shown, shown)
 	u.assumed.update(l.lastAssumed, assumed, assumed)
+	for j := l.session.job; j != nil; j = j.around {
+		w := &j.useOf(l.device).whole
+		w.overhead.update(l.lastOverhead, shown, shown)
+		w.assumed.update(l.lastAssumed, assumed, assumed)
+	}
 	l.lastOverhead, l.lastAssumed = shown, assumed
+}
+
+// updateUse replaces what the lease uses in the sums of its job, and of the jobs around that. high is the most that it used in between.
+func (l *lease) updateUse(used, high accounting.Bytes) {
+	l.session.job.useOf(l.device).update(l.lastUsed, used, high)
+	for j := l.session.job; j != nil; j = j.around {
+		j.useOf(l.device).whole.used.update(l.lastUsed, used, high)
+	}
+	l.lastUsed = used
 }
 
 // recallIdle takes up to most idle bytes out of a lease's credit word, and returns how many it released in the ledger. It updates the peaks

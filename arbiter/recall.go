@@ -133,7 +133,7 @@ func (a *Arbiter) wouldGrant(now time.Time, l *lease, n accounting.Bytes) accoun
 	most := a.roomFor(l, n)
 	// A new request ranks behind all tickets. They do not block the part of it that lies in reservations.
 	t := &ticket{job: l.session.job, session: l.session, lease: l, candidates: []candidate{{device: l.device}},
-		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
+		priority: l.session.job.priority(),
 		place:    Place{Arrival: ^uint64(0), Since: now}}
 	a.noteHeldSince(t)
 	if a.blocked(&l.device.bytes, t, t.only().heldSince) {

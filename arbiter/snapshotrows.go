@@ -195,6 +195,12 @@ func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) f
 		Rule: j.Rule.Name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
 		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: on, Bound: j.request.Cgroup,
 	}
+	if j.request.Cgroup != "" {
+		state.BoundTerms = new(j.request.Terms)
+	}
+	if j.around != nil {
+		state.Inside = uint64(j.around.id)
+	}
 	if j.denial != nil {
 		state.Denial, state.DenialMs = j.denial.text, max(0, now.Sub(j.denial.at).Milliseconds())
 	}
@@ -344,7 +350,7 @@ func (a *Arbiter) ruleStates() []figures.RuleState {
 	return states
 }
 
-// deviceState describes a job's limits and usage on a device.
+// deviceState describes a job's limits on a device, and what the job and the jobs inside it use there.
 func (j *job) deviceState(d *device) figures.JobDeviceState {
 	limits, by := j.limits(d), j.Memory(d.bounds())
 	if j.Each() {
@@ -354,7 +360,7 @@ func (j *job) deviceState(d *device) figures.JobDeviceState {
 	state := figures.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index), Unmanaged: j.budget.Charged(d.Index)}
 	for _, p := range j.used {
 		if p.device == d {
-			state.Used, state.Peak = p.used, p.max
+			state.Used, state.Peak = p.whole.used.used, p.whole.used.max
 		}
 	}
 	return state

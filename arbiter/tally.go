@@ -123,11 +123,23 @@ type tally struct {
 	lastRefused    string // as in Tally
 	waited         time.Duration
 	since          time.Time          // when counting began, if that was after the start of the job; else zero
+	inside         requestCounts      // of jobs inside the job that have ended
 	unknown        []string           // UUIDs of devices that the job uses and the daemon does not know, up to maxUnknown
 	unmanaged      []UnmanagedProcess // processes that used a device without the library, up to maxUnmanaged
 	moreUnmanaged  int                // number of such processes that are not in unmanaged
 	reasons        map[Reason]uint64  // refused requests by reason; nil: none
 	lacked         accounting.Bytes   // largest refused request for memory
+}
+
+// requestCounts are counts of the requests of several jobs.
+type requestCounts struct {
+	waits, refused uint64
+	waited         time.Duration
+}
+
+// add adds other counts.
+func (c *requestCounts) add(of requestCounts) {
+	c.waits, c.refused, c.waited = c.waits+of.waits, c.refused+of.refused, c.waited+of.waited
 }
 
 // countReason counts a refused request of the job by its reason.

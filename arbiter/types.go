@@ -92,7 +92,7 @@ type JobRequest struct {
 	Key     string           // identifies the job over restarts of the daemon, for the history; "": none
 
 	Timeout    time.Duration // longest wait of each request of the job; 0: as the rule says
-	Priority   int           // added to the priority of the rule; only root may ask for more than 0
+	Priority   int           // added to the priority of the rule, and to that of the jobs inside; only root may ask for more than 0
 	Wait       bool          // allocations wait if there is no room, whatever on_full says
 	NoWait     bool          // no request of the job waits: it is refused with ReasonBusy
 	Forever    bool          // requests wait without a time limit
@@ -105,8 +105,9 @@ type JobRequest struct {
 	Devices    []int         // without Any: the devices that the job may use; nil: all
 	Place      Place         // place of a resubmitted request
 
-	Around JobID  // job of a cgroup inside which this one is opened, and below whose budget it counts; 0: none
-	Cgroup string // cgroup to which the job is bound; "": a runner opened the job
+	Around JobID              // job of a cgroup inside which this one is opened, and below whose budget it counts; 0: none
+	Cgroup string             // cgroup to which the job is bound; "": a runner opened the job
+	Terms  figures.BoundTerms // how the job of a cgroup was opened, for snapshots
 	// ContextsInside: contexts are charged to the job's budget, as with charge_overhead, whatever the policy says.
 	ContextsInside bool
 	OpenNow        bool          // refuse with ReasonBusy instead of letting the opening wait; unlike NoWait, later requests of the job may wait

@@ -6,12 +6,14 @@ package daemon
 import (
 	"errors"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/internal/faults"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -183,8 +185,37 @@ func openWithin(millis uint64) time.Duration {
 func (d *Daemon) boundRequestLocked(b *binding, proc rules.Process, r *statefile.Job, around *job) arbiter.JobRequest {
 	request := jobRequest(proc, r)
 	request.Cgroup, request.Around, request.ContextsInside = b.path, idOf(around), b.contexts
-	request.Priority += d.priorityLocked(around)
+	request.Terms = b.terms()
 	return request
+}
+
+// shortDuration returns a duration without zero seconds and minutes at its end: 10m, 2h.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"0s", "0m"} {
+		if short := strings.TrimSuffix(text, zero); short != text && strings.ContainsAny(short[max(0, len(short)-1):], "mh") {
+			text = short
+		}
+	}
+	return text
+}
+
+// terms says how the job of the cgroup was opened, for snapshots.
+func (b *binding) terms() figures.BoundTerms {
+	t := figures.BoundTerms{Until: figures.UntilGone, OnLoss: figures.LossClosed, Contexts: figures.ContextsOutside}
+	switch b.until {
+	case ipc.UntilClosed:
+		t.Until = figures.UntilClosed
+	case ipc.UntilIdle:
+		t.Until = figures.UntilIdle + shortDuration(b.idle)
+	}
+	if b.lossOpen {
+		t.OnLoss = figures.LossOpen
+	}
+	if b.contexts {
+		t.Contexts = figures.ContextsInside
+	}
+	return t
 }
 
 // addBindingLocked adds the job of a cgroup to the arbiter, and writes its records. Until commitBindingLocked commits

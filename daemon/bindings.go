@@ -142,15 +142,6 @@ func (d *Daemon) enterBindingLocked(j *job) {
 	}
 }
 
-// priorityLocked returns the sum of the priorities of j and of the jobs around it. Each request inside j gets this sum
-// added; nil: 0.
-func (d *Daemon) priorityLocked(j *job) (sum int) {
-	for ; j != nil; j = j.around {
-		sum += int(d.file.Jobs.At(j.index).Priority)
-	}
-	return sum
-}
-
 // aroundLocked returns the open job of the deepest binding around a cgroup, without that of the cgroup itself.
 func (d *Daemon) aroundLocked(path string) *job {
 	j := d.bindingOfLocked(func(yield func(string) bool) { yield(filepath.Dir(path)) })

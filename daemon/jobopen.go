@@ -201,7 +201,6 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	request := jobRequest(proc, record)
 	around := d.bindingOfLocked(proc.Cgroups)
 	request.Command, request.Place, request.Around = r.Command.String(), place, idOf(around)
-	request.Priority += d.priorityLocked(around)
 	info, err := d.arb.OpenJob(d.now(), request)
 	if err != nil {
 		d.file.Jobs.Free(index)

@@ -137,7 +137,6 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses
 	request := jobRequest(proc, r)
 	j.around = d.bindingOfLocked(proc.Cgroups)
 	request.Around = idOf(j.around)
-	request.Priority += d.priorityLocked(j.around)
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
 		Request: request, Devices: d.indicesOf(r.GivenDevices()), Keeps: d.indicesOf(r.SlotDevices()), Released: r.Released == jobReleased,
 		CommandEnded: r.Released == jobCommandEnded || gone, StillRuns: leftBehind})

@@ -112,7 +112,7 @@ func (d *Daemon) jobWaitsAgainLocked(key requestKey, proc rules.Process, place a
 	record := d.file.Jobs.At(i)
 	setRecordedUser(&proc, record.UID, record.GID, false)
 	request := jobRequest(proc, record)
-	request.Place = place
+	request.Place, request.Around = place, idOf(d.bindingOfLocked(proc.Cgroups))
 	info, _ := d.arb.OpenJob(d.now(), request) // a refusal is repeated when the client asks again
 	return d.absentWithRow(info.Waiting, func() { d.file.Jobs.Free(i) })
 }

@@ -55,11 +55,11 @@ now, 124 when the wait timed out.`,
 	flags.IntVar(&o.streams, "streams", 0, "the most streams of each process on each device")
 	flags.IntVar(&o.priority, "priority", 0, "added to the priority of its requests")
 	flags.StringVar(&o.device, "device", "", "the only devices that it may use: index, UUID or PCI address, or a list of these")
-	flags.StringVar(&o.contexts, "contexts", contextsOutside, "whether contexts count in the budget: inside or outside")
+	flags.StringVar(&o.contexts, "contexts", figures.ContextsOutside, "whether contexts count in the budget: inside or outside")
 	flags.StringVar(&o.name, "name", "", "the name that is shown with everything of the job; without it the last part of the cgroup's path")
 	flags.StringVar(&o.wait, waitFlag, "", "wait for the reservation, for as long as this: 10m, max; without it, fail with 75 if there is no room")
-	flags.StringVar(&o.onLoss, "on-loss", lossClosed, "what its programs get while no daemon runs: closed (no device memory) or open (no limit)")
-	flags.StringVar(&o.until, "until", untilGone, "when it closes by itself: gone (with the cgroup), idle=10m (no process for so long), closed (never)")
+	flags.StringVar(&o.onLoss, "on-loss", figures.LossClosed, "what its programs get while no daemon runs: closed (no device memory) or open (no limit)")
+	flags.StringVar(&o.until, "until", figures.UntilGone, "when it closes by itself: gone (with the cgroup), idle=10m (no process for so long), closed (never)")
 	return command
 }
 

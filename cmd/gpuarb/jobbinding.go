@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
@@ -35,17 +36,6 @@ type bindOptions struct {
 	onLoss   string
 	until    string
 }
-
-// Values of --contexts, --on-loss and --until. A duration follows untilIdle.
-const (
-	contextsInside  = "inside"
-	contextsOutside = "outside"
-	lossClosed      = "closed"
-	lossOpen        = "open"
-	untilGone       = "gone"
-	untilClosed     = "closed"
-	untilIdle       = "idle="
-)
 
 // Annotations of a container that `gpuarb job open --oci` reads.
 const (
@@ -83,16 +73,16 @@ func (o *bindOptions) binding(flags *pflag.FlagSet) (b ipc.Binding, err error) {
 		return b, fmt.Errorf("--streams: %d is no limit; write a number from 1 to %d", o.streams, math.MaxInt32)
 	case o.priority < math.MinInt16 || o.priority > math.MaxInt16:
 		return b, fmt.Errorf("--priority: %d is out of range; write a number from %d to %d", o.priority, math.MinInt16, math.MaxInt16)
-	case o.contexts != contextsInside && o.contexts != contextsOutside:
+	case o.contexts != figures.ContextsInside && o.contexts != figures.ContextsOutside:
 		return b, fmt.Errorf("--contexts: %q is neither inside nor outside", o.contexts)
-	case o.onLoss != lossClosed && o.onLoss != lossOpen:
+	case o.onLoss != figures.LossClosed && o.onLoss != figures.LossOpen:
 		return b, fmt.Errorf("--on-loss: %q is neither closed nor open", o.onLoss)
 	}
 	b.Streams, b.Priority = uint32(o.streams), int32(o.priority)
-	if o.contexts == contextsInside {
+	if o.contexts == figures.ContextsInside {
 		b.Flags |= ipc.BindContextsInside
 	}
-	if o.onLoss == lossOpen {
+	if o.onLoss == figures.LossOpen {
 		b.Flags |= ipc.BindLossOpen
 	}
 	if err := o.setUntil(&b); err != nil {
@@ -148,10 +138,10 @@ func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 
 // setUntil sets when the job closes by itself.
 func (o *bindOptions) setUntil(b *ipc.Binding) error {
-	idle, isIdle := strings.CutPrefix(o.until, untilIdle)
+	idle, isIdle := strings.CutPrefix(o.until, figures.UntilIdle)
 	switch {
-	case o.until == untilGone:
-	case o.until == untilClosed:
+	case o.until == figures.UntilGone:
+	case o.until == figures.UntilClosed:
 		b.Until = ipc.UntilClosed
 	case isIdle:
 		limit, err := parseWait(idle)

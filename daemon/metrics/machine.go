@@ -97,6 +97,7 @@ func jobFamilies() []family {
 	labels := []string{"job_id"}
 	return []family{
 		gauge("job_info", "User and name of a job; always 1.", appendLabels(labels, "user", "job_name"), jobInfo),
+		gauge("job_inside", "The job of a cgroup inside which a job is, and whose memory includes the job's; always 1.", appendLabels(labels, "around"), jobInside),
 		gauge("job_memory_bytes", "Memory of a job on a device, by kind.", appendLabels(labels, appendLabels(deviceLabels, "kind")...), jobMemory),
 		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device: the lowest of the limits in force; absent without a limit.", appendLabels(labels, deviceLabels...), jobLimit),
 		gauge("job_utilization_ratio", "Share of a device's processors that the processes of a job used of late; absent where the device does not tell.",
@@ -113,6 +114,14 @@ func jobInfo(v *view, o *output) {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		o.value(1, jobLabel(j), labelValue(j.User), labelValue(j.Name))
+	}
+}
+
+func jobInside(v *view, o *output) {
+	for i := range v.Jobs {
+		if j := &v.Jobs[i]; j.Inside != 0 {
+			o.value(1, jobLabel(j), strconv.FormatUint(j.Inside, 10))
+		}
 	}
 }
 

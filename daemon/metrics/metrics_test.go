@@ -55,7 +55,7 @@ func sample() figures.Snapshot {
 		Jobs: []figures.JobState{
 			{ID: 7, Name: hostile, User: "ann", State: figures.StateWaiting, Pressure: pressure, Devices: []figures.JobDeviceState{
 				{Device: 0, Max: gib, Used: 1, Peak: 2, Reserved: 3}, {Device: 3, Max: accounting.Max}}},
-			{ID: 9, State: figures.StateRunning},
+			{ID: 9, Inside: 7, State: figures.StateRunning},
 		},
 		Users: []figures.UserState{
 			{UID: 5, Name: hostile, Used: gib, Max: 2 * gib, Streams: 4, Pressure: pressure, Counts: counts(1)},
@@ -135,6 +135,7 @@ func TestValues(t *testing.T) {
 		`gpuarb_clamped_words_total 15`,
 		`gpuarb_malformed_messages_total 16`,
 		`gpuarb_job_info{job_id="9",job_name="",user=""} 1`,
+		`gpuarb_job_inside{around="7",job_id="9"} 1`,
 		`gpuarb_job_memory_bytes{device="0",job_id="7",kind="reserved",uuid="GPU-0"} 3`,
 		`gpuarb_job_memory_limit_bytes{device="0",job_id="7",uuid="GPU-0"} 1.073741824e+09`,
 		`gpuarb_job_utilization_ratio{device="0",job_id="7",uuid="GPU-0"} 0.75`,

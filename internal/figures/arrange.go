@@ -75,26 +75,30 @@ func sorted[T any](rows []T, order func(x, y *T) int) []T {
 	return to
 }
 
-// sumUsers adds up the memory and the streams of each user from the user's jobs and their leases.
+// sumUsers adds up the memory and the streams of each user from the leases of the user's jobs. In the job of a cgroup, each
+// program counts for the user who runs it, if that user has a row.
 func (s *Snapshot) sumUsers() {
 	users := make(map[uint32]*UserState, len(s.Users))
 	for i := range s.Users {
 		users[s.Users[i].UID] = &s.Users[i]
 	}
-	of := make(map[uint64]*UserState, len(s.Jobs))
+	of := make(map[uint64]*JobState, len(s.Jobs))
 	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		u := users[j.UID]
-		if of[j.ID] = u; u == nil {
-			continue // the user came after the users were copied
-		}
-		for _, d := range j.Devices {
-			u.Used = u.Used.Plus(d.Used)
-		}
+		of[s.Jobs[i].ID] = &s.Jobs[i]
 	}
 	for i := range s.Leases {
-		if u := of[s.Leases[i].Job]; u != nil {
-			u.Streams += s.Leases[i].Streams
+		l := &s.Leases[i]
+		j := of[l.Job]
+		if j == nil {
+			continue
+		}
+		u := users[j.UID]
+		if j.Bound != "" && users[l.UID] != nil {
+			u = users[l.UID]
+		}
+		if u != nil { // nil: the user came after the users were copied
+			u.Used = u.Used.Plus(l.Used)
+			u.Streams += l.Streams
 		}
 	}
 }

@@ -301,8 +301,28 @@ type JobState struct {
 	Pressure   PressureState    `json:"pressure"`
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
-	Bound      string           `json:"bound,omitempty"` // cgroup whose processes are the job (gpuarb job open); "": a program opened it
+	Bound      string           `json:"bound,omitempty"`       // cgroup whose processes are the job (gpuarb job open); "": a program opened it
+	BoundTerms *BoundTerms      `json:"bound_terms,omitempty"` // how the job was opened; null: it has no cgroup
+	Inside     uint64           `json:"inside,omitempty"`      // job of a cgroup inside which the job is; its figures include those of this job; 0: none
 }
+
+// BoundTerms says how the job of a cgroup was opened. The values are those of the flags of gpuarb job open.
+type BoundTerms struct {
+	Until    string `json:"until"`    // when it closes by itself: gone, closed or idle=10m
+	OnLoss   string `json:"on_loss"`  // what its programs get without a daemon: closed or open
+	Contexts string `json:"contexts"` // where contexts count: inside or outside
+}
+
+// Values of BoundTerms. A duration follows UntilIdle.
+const (
+	UntilGone       = "gone"
+	UntilClosed     = "closed"
+	UntilIdle       = "idle="
+	LossClosed      = "closed"
+	LossOpen        = "open"
+	ContextsInside  = "inside"
+	ContextsOutside = "outside"
+)
 
 // JobDeviceState is the account of a job on one device. Its limits hold for each device separately.
 type JobDeviceState struct {
@@ -311,7 +331,7 @@ type JobDeviceState struct {
 	Max    accounting.Bytes `json:"max_bytes"`
 
 	Reserved  accounting.Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
-	Used      accounting.Bytes `json:"used_bytes"`
+	Used      accounting.Bytes `json:"used_bytes"`     // with what the jobs inside it use
 	Peak      accounting.Bytes `json:"peak_bytes"`
 	Unmanaged accounting.Bytes `json:"unmanaged_bytes,omitempty"` // taken of Max by processes without the library, beside Used
 

@@ -5,6 +5,7 @@ package report
 import (
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/internal/figures"
@@ -23,6 +24,10 @@ type Binding struct {
 	Unmanaged accounting.Bytes  `json:"unmanaged_bytes"` // used without the library, and counted against the budget
 	Processes []int             `json:"processes"`
 	AgeMs     int64             `json:"age_ms"`
+	Until     string            `json:"until"`
+	OnLoss    string            `json:"on_loss"`
+	Contexts  string            `json:"contexts"`
+	Inside    *uint64           `json:"inside"` // null: inside none
 	Cgroup    string            `json:"cgroup"`
 	Wall
 }
@@ -44,8 +49,27 @@ var bindingColumns = []column[Binding]{
 	amount("UNMANAGED", func(b Binding) accounting.Bytes { return b.Unmanaged }, 2),
 	number("PROCESSES", func(b Binding) int { return len(b.Processes) }, 4),
 	span("AGE", func(b Binding) int64 { return b.AgeMs }, 5),
+	plain("OPTIONS", left, Binding.options, 2),
 	plain("HELD BY", left, func(b Binding) string { return cell(string(orZero(b.HeldBy))) }, 6),
 	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) + b.text() }, 0),
+}
+
+// options returns the options that differ from the defaults; "-": none does.
+func (b Binding) options() string {
+	var all []string
+	switch {
+	case strings.HasPrefix(b.Until, figures.UntilIdle):
+		all = append(all, b.Until)
+	case b.Until != figures.UntilGone:
+		all = append(all, "until="+b.Until)
+	}
+	if b.OnLoss != figures.LossClosed {
+		all = append(all, "on-loss="+b.OnLoss)
+	}
+	if b.Contexts != figures.ContextsOutside {
+		all = append(all, "contexts="+b.Contexts)
+	}
+	return cell(strings.Join(all, ","))
 }
 
 // bindings returns a row for each job of a cgroup and each GPU.
@@ -55,13 +79,17 @@ func bindings(jobs []figures.JobState) (rows []Binding) {
 		if j.Bound == "" {
 			continue
 		}
+		terms := figures.BoundTerms{Until: figures.UntilGone, OnLoss: figures.LossClosed, Contexts: figures.ContextsOutside}
+		if j.BoundTerms != nil {
+			terms = *j.BoundTerms
+		}
 		for i := range j.Devices {
 			d := &j.Devices[i]
 			if d.Device == accounting.ProcessorIndex {
 				continue
 			}
 			rows = append(rows, Binding{Job: j.ID, Name: j.Name, State: j.State, Device: Index(d.Device), Max: Unless(d.Max, accounting.Max), Min: d.Min,
-				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Cgroup: j.Bound, Wall: wallOf(d)})
+				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Until: terms.Until, OnLoss: terms.OnLoss, Contexts: terms.Contexts, Inside: Unless(j.Inside, 0), Cgroup: j.Bound, Wall: wallOf(d)})
 		}
 	}
 	return rows
