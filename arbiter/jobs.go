@@ -167,7 +167,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 	if r.Streams < 0 {
 		return rules.Wrong(rules.ErrRange, wording.StreamsTooFew, r.Streams)
 	}
-	if in := a.jobs[r.Around]; in != nil && r.Cgroup == "" {
+	if in := a.jobs[r.Around]; in != nil && (r.Cgroup == "" || r.FromInside) {
 		if err := a.checkInside(r, in); err != nil {
 			return err
 		}
@@ -196,28 +196,46 @@ func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 	return nil
 }
 
-// checkInside returns an error if a program inside the job of a cgroup asks for a job that would pass that job by: for a device as a whole, or
-// for a reservation that is not part of that job's.
+// checkInside returns an error if a program inside the job of a cgroup asks for a job that would pass that job, or one around it, by: for a
+// device as a whole, or for a reservation that is not part of that job's. The opener of each of these jobs can allow it.
 func (a *Arbiter) checkInside(r JobRequest, in *job) error {
-	what := ""
-	switch {
-	case r.Claim || r.Any:
-		what = wording.InsideClaims
-	case r.Exclusive:
-		what = wording.InsideExclusive
-	case r.Min != nil:
-		for _, d := range a.devices {
-			left := in.budget.Limits(d.Index).Least().Less(in.budget.Load(d.Index))
-			if d.IsGPU() && in.uses(d) && d.bounds().Reserves(*r.Min) > left {
-				what = fmt.Sprintf(wording.InsideReserves, left.Human(), d)
-				break
-			}
+	for at := in; at != nil; at = at.around {
+		what := ""
+		switch allows := at.request.Allows; {
+		case (r.Claim || r.Any) && !allows.Claim:
+			what = wording.InsideClaims
+		case r.Exclusive && !allows.Exclusive:
+			what = wording.InsideExclusive
+		default:
+			continue
 		}
+		return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.InsideJob, at.name(), what)}
 	}
-	if what == "" {
+	if r.Min == nil {
 		return nil
 	}
-	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.InsideJob, in.name(), what)}
+	for _, d := range a.devices {
+		if err := in.checkReserve(d, d.bounds().Reserves(*r.Min)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkReserve returns an error if n bytes on a device cannot be reserved inside a job of a cgroup. The bytes that do not fit into the job's
+// own reservation are reserved in the job around it.
+func (j *job) checkReserve(d *device, n accounting.Bytes) error {
+	if !d.IsGPU() || !j.usesAround(d) {
+		return nil
+	}
+	for ; j != nil; j = j.around {
+		left := j.budget.Limits(d.Index).Least().Less(j.budget.Load(d.Index))
+		if n > left && !j.request.Allows.Reserve {
+			return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.InsideJob, j.name(), fmt.Sprintf(wording.InsideReserves, left.Human(), d))}
+		}
+		n = n.Less(left)
+	}
+	return nil
 }
 
 // reservable returns the devices in from on which the job's reservation can be used in full. If the job names its devices, all of them must

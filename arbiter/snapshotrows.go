@@ -193,7 +193,7 @@ func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) f
 		ID: uint64(j.id), Name: j.request.Name, UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
 		State: figures.StateRunning, Run: j.run, PerProcess: j.Each(), StreamsMax: j.Streams().Max, StreamsBy: j.Streams().By,
 		Rule: j.Rule.Name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
-		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: on, Bound: j.request.Cgroup,
+		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: on, Bound: j.request.Cgroup, Allows: j.request.Allows.names(),
 	}
 	if j.request.Cgroup != "" {
 		state.BoundTerms = new(j.request.Terms)

@@ -81,6 +81,27 @@ type CreditWord interface {
 	Report() reading.ClientReport
 }
 
+// Allowed says what programs inside the job of a cgroup may do besides using its budget.
+type Allowed struct {
+	Claim     bool // claim devices
+	Reserve   bool // reserve more than the job's own reservation
+	Exclusive bool // use devices exclusively
+	Priority  bool // raise their priority; the daemon checks that
+}
+
+// names returns what is allowed, as `gpuarb job open --allow` names it.
+func (w Allowed) names() (names []string) {
+	for _, is := range []struct {
+		set  bool
+		name string
+	}{{w.Claim, "claim"}, {w.Reserve, "reserve"}, {w.Exclusive, "exclusive"}, {w.Priority, "priority"}} {
+		if is.set {
+			names = append(names, is.name)
+		}
+	}
+	return names
+}
+
 // JobRequest asks to open a job for `gpuarb run`.
 type JobRequest struct {
 	Process rules.Process    // process of the runner, for which the rule is chosen
@@ -108,6 +129,9 @@ type JobRequest struct {
 	Around JobID              // job of a cgroup inside which this one is opened, and below whose budget it counts; 0: none
 	Cgroup string             // cgroup to which the job is bound; "": a runner opened the job
 	Terms  figures.BoundTerms // how the job of a cgroup was opened, for snapshots
+	Allows Allowed            // with Cgroup: what programs inside may do
+	// FromInside: with Cgroup, the opener runs inside Around, whose limits it may not pass.
+	FromInside bool
 	// ContextsInside: contexts are charged to the job's budget, as with charge_overhead, whatever the policy says.
 	ContextsInside bool
 	OpenNow        bool          // refuse with ReasonBusy instead of letting the opening wait; unlike NoWait, later requests of the job may wait

@@ -34,6 +34,7 @@ func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 	}
 	at.until, at.idle, at.used = req.Until, time.Duration(req.IdleMillis)*time.Millisecond, d.now()
 	at.lossOpen, at.contexts, at.container = req.Flags&ipc.BindLossOpen != 0, req.Flags&ipc.BindContextsInside != 0, req.Container.String()
+	at.allows = req.Flags & ipc.BindAllowsAll
 	d.checkBindings(at.path)
 	proc := rules.Process{UID: peer.UID, GID: peer.GID, User: d.inv.UserName(peer.UID), Privileged: true, Namespace: peer.Namespace,
 		Command: req.Job.Command.String(), Cgroup: at.path}
@@ -110,7 +111,7 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 	want := bindingRecord(r, is.UID, is.GID, is.Token)
 	if want.Max != is.Max || want.MaxPerMille != is.MaxPerMille || want.Min != is.Min || want.MinPerMille != is.MinPerMille ||
 		want.Streams != is.Streams || want.Priority != is.Priority || want.Flags&^jobContextsInside != is.Flags&^jobContextsInside || want.Asked != is.Asked || want.AskedFor != is.AskedFor ||
-		b.until != at.until || b.idle != at.idle || b.lossOpen != at.lossOpen || b.contexts != at.contexts || b.container != at.container {
+		b.until != at.until || b.idle != at.idle || b.lossOpen != at.lossOpen || b.contexts != at.contexts || b.allows != at.allows || b.container != at.container {
 		if b.container != "" && b.container == at.container {
 			return nil, refused(ipc.StatusRange, "container %s has a job already, with another budget or other options: give a container one device of gpuarb, not two", b.container)
 		}
@@ -121,6 +122,7 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 }
 
 // checkBindingLocked returns an error if the job of a cgroup may not be opened. own are the cgroups of the opener.
+// It notes in at whether the opener itself is in the job of a cgroup.
 func (d *Daemon) checkBindingLocked(cl *client, r *ipc.BindRequest, at *binding, own []string) error {
 	name := r.Name.String()
 	for _, j := range d.bindings {
@@ -128,22 +130,26 @@ func (d *Daemon) checkBindingLocked(cl *client, r *ipc.BindRequest, at *binding,
 			return refused(ipc.StatusRange, "the job of cgroup %s has the name %s already: give the new job another name, or close that job", j.bound.path, name)
 		}
 	}
-	if err := d.mayBindLocked(cl, at.path, own); err != nil {
-		return err
+	outer, err := d.mayBindLocked(cl, at.path, own)
+	if err == nil {
+		err = d.checkInsideLocked(&r.Job, outer)
 	}
 	switch {
+	case err != nil:
+		return err
 	case len(d.bindings) >= statefile.MaxBindings:
 		return tooManyBindings()
 	case d.nestedLocked(at.path) > maxNested:
 		return refused(ipc.StatusTooMany, "%d jobs of cgroups would be nested, the most is %d: close one of them (`gpuarb job list` lists them)", d.nestedLocked(at.path), maxNested)
 	}
+	at.inside = outer != nil
 	return d.checkJobLocked(cl.conn.Peer(), &r.Job)
 }
 
-// mayBindLocked returns an error if the peer itself is in the cgroup of a binding, and path does not lie below that
-// cgroup. own are the cgroups of the peer.
-func (d *Daemon) mayBindLocked(cl *client, path string, own []string) error {
-	outer := d.bindingOfLocked(func(yield func(string) bool) {
+// mayBindLocked returns the binding that the peer itself is in; nil: none. It returns an error if path does not lie below
+// the cgroup of that binding. own are the cgroups of the peer.
+func (d *Daemon) mayBindLocked(cl *client, path string, own []string) (outer *job, err error) {
+	outer = d.bindingOfLocked(func(yield func(string) bool) {
 		for _, at := range own {
 			if !yield(at) {
 				return
@@ -151,14 +157,14 @@ func (d *Daemon) mayBindLocked(cl *client, path string, own []string) error {
 		}
 	})
 	if outer == nil {
-		return nil
+		return nil, nil
 	}
 	for at := filepath.Dir(path); at != "/"; at = filepath.Dir(at) {
 		if at == outer.bound.path {
-			return nil
+			return outer, nil
 		}
 	}
-	return refused(ipc.StatusPermission, "process %d is in the job of cgroup %s: it may open and close only jobs of cgroups below that cgroup", cl.conn.Peer().PID, outer.bound.path)
+	return nil, refused(ipc.StatusPermission, "process %d is in the job of cgroup %s: it may open and close only jobs of cgroups below that cgroup", cl.conn.Peer().PID, outer.bound.path)
 }
 
 // bindingRecord returns the record of the job that a request asks for.
@@ -186,6 +192,9 @@ func (d *Daemon) boundRequestLocked(b *binding, proc rules.Process, r *statefile
 	request := jobRequest(proc, r)
 	request.Cgroup, request.Around, request.ContextsInside = b.path, idOf(around), b.contexts
 	request.Terms = b.terms()
+	request.FromInside = b.inside
+	request.Allows = arbiter.Allowed{Claim: b.allows&ipc.BindAllowClaim != 0, Reserve: b.allows&ipc.BindAllowReserve != 0, Exclusive: b.allows&ipc.BindAllowExclusive != 0,
+		Priority: b.allows&ipc.BindAllowPriority != 0}
 	return request
 }
 
@@ -278,6 +287,7 @@ func (d *Daemon) noteBindingLocked(b *binding, record *statefile.Job, opener ipc
 	if b.contexts {
 		row.Flags |= ipc.BindContextsInside
 	}
+	row.Flags |= b.allows
 	row.SetPath(b.path) // it fits, because rules.CheckCgroup bounds it
 	b.row = index
 	return nil
@@ -332,7 +342,7 @@ func (cl *client) unbind(r *ipc.UnbindRequest) (rep ipc.AccountReply, err error)
 		if r.ID != 0 && uint64(j.id) == r.ID || path != "" && j.bound.path == path ||
 			r.Name != (ipc.ShortText{}) && nameOf(d.file.Jobs.At(j.index)) == r.Name.String() ||
 			r.Container != (ipc.ShortText{}) && j.bound.container == r.Container.String() {
-			if err := d.mayBindLocked(cl, j.bound.path, own); err != nil {
+			if _, err := d.mayBindLocked(cl, j.bound.path, own); err != nil {
 				return rep, err
 			}
 			if tally, known := d.arb.Tally(d.now(), j.id); known {

@@ -151,6 +151,8 @@ type binding struct {
 	used      time.Time // last time at which a process was seen in the cgroup, or the time of the opening
 	lossOpen  bool      // without a daemon, programs of the job continue without limits
 	contexts  bool      // contexts are charged to the job's budget
+	inside    bool      // its opener was in the job of a cgroup, while it is being opened
+	allows    uint32    // flags of ipc.BindAllows: what programs inside may do
 	container string    // ID of the container; "": none
 	row       int       // index of its record in the state file; -1: it has none
 }

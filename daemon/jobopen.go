@@ -117,16 +117,19 @@ func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	return d.jobCounts.full(peer.PID, peer.UID, peer.Privileged)
 }
 
-// checkInsideLocked returns an error if a program in the job of a cgroup asks for more than that job gives. The arbiter
-// checks claims and reservations.
+// checkInsideLocked returns an error if a program in the job of a cgroup asks for a higher priority than that job, and the
+// jobs around it, allow. The arbiter checks claims and reservations.
 func (d *Daemon) checkInsideLocked(r *ipc.JobOpenRequest, around *job) error {
 	switch {
 	case around == nil:
 		return nil
 	case !around.open:
 		return refused(ipc.StatusPermission, "the job of cgroup %s still waits for its reservation: start the program when it has it", around.bound.path)
-	case r.Priority > 0:
-		return refused(ipc.StatusPermission, "a priority of %d: inside %s it may not be raised", r.Priority, d.arb.JobName(around.id))
+	}
+	for ; r.Priority > 0 && around != nil; around = around.around {
+		if around.bound.allows&ipc.BindAllowPriority == 0 {
+			return refused(ipc.StatusPermission, "a priority of %d: inside %s it may not be raised (its opener can allow it: `gpuarb job open --allow priority`)", r.Priority, d.arb.JobName(around.id))
+		}
 	}
 	return nil
 }

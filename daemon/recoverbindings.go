@@ -74,7 +74,7 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 func (d *Daemon) bindingIn(i int) *binding {
 	row := d.file.Bindings.At(i)
 	return &binding{path: row.PathOf(), folder: row.Folder, until: row.Until, idle: time.Duration(min(row.IdleMillis, maxWaitMillis)) * time.Millisecond,
-		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, container: row.ContainerOf(), row: i}
+		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, allows: row.Flags & ipc.BindAllowsAll, container: row.ContainerOf(), row: i}
 }
 
 // boundProcess returns the facts of a recorded opener with which the job of a cgroup was opened.

@@ -23,10 +23,22 @@ type Binding struct {
 	Devices               []int         // indices of the only devices; none: all
 	Until                 uint32        // UntilGone, UntilClosed or UntilIdle
 	Idle                  time.Duration // with UntilIdle: time without a process after which the job is closed
-	Flags                 uint32        // BindLossOpen, BindContextsInside
+	Flags                 uint32        // BindLossOpen, BindContextsInside, and those of BindAllows
 	Wait                  time.Duration // longest wait for the reservation; 0: do not wait; negative: without a limit
 	Command               string        // shown to users; "": "cgroup", and its path
 }
+
+// BindAllow is something that programs inside the job of a cgroup may do only if the job was opened so.
+type BindAllow struct {
+	Name string // as in `gpuarb job open --allow`
+	Flag uint32 // in BindRequest.Flags
+}
+
+// BindAllows lists what a job of a cgroup can allow.
+var BindAllows = []BindAllow{{"claim", BindAllowClaim}, {"reserve", BindAllowReserve}, {"exclusive", BindAllowExclusive}, {"priority", BindAllowPriority}}
+
+// BindAllowsAll has the flags of BindAllows.
+const BindAllowsAll = BindAllowClaim | BindAllowReserve | BindAllowExclusive | BindAllowPriority
 
 // request translates b into the message for the daemon.
 func (b *Binding) request() (BindRequest, error) {

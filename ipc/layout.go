@@ -562,7 +562,7 @@ type BindRequest struct {
 	Name       ShortText // see CheckBindingName
 	Container  ShortText // ID of the container, by which Unbind finds the job; empty: none
 	Until      uint32    // UntilGone, UntilClosed or UntilIdle
-	Flags      uint32    // BindLossOpen, BindContextsInside
+	Flags      uint32    // BindLossOpen (1), BindContextsInside (2); BindAllowClaim (4), …Reserve (8), …Exclusive (16), …Priority (32)
 	IdleMillis uint64    // with UntilIdle: milliseconds without a process after which the job is closed
 }
 
@@ -578,6 +578,11 @@ const (
 const (
 	BindLossOpen       uint32 = 1 // without a daemon, programs continue without limits; otherwise they get no device memory
 	BindContextsInside uint32 = 2 // contexts are charged to the job's budget
+	// The following flags allow programs inside more than to use the budget. BindAllows lists them.
+	BindAllowClaim     uint32 = 4  // claim devices
+	BindAllowReserve   uint32 = 8  // reserve more than the job's own reservation
+	BindAllowExclusive uint32 = 16 // use devices exclusively
+	BindAllowPriority  uint32 = 32 // raise their priority, if they may do so outside
 )
 
 // UnbindRequest closes a binding. One field names the binding; the other fields are zero. Programs of the job keep what

@@ -171,7 +171,7 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 
 func (m *BindRequest) validate() *ProtocolError {
 	if err := firstError(m.Job.validate(), text("BindRequest.Cgroup", &m.Cgroup), upTo("BindRequest.Until", m.Until, UntilIdle),
-		bits("BindRequest.Flags", m.Flags, BindLossOpen|BindContextsInside),
+		bits("BindRequest.Flags", m.Flags, BindLossOpen|BindContextsInside|BindAllowsAll),
 		bits("BindRequest.Job.Flags", m.Job.Flags, JobPerProcess|JobWait|JobNoWait|JobProcessor|JobRetry)); err != nil {
 		return err
 	}

@@ -64,9 +64,9 @@ const (
 	AroundLimit  = "the %s budget of %s around it"
 
 	InsideJob       = "this is inside %s: %s"
-	InsideClaims    = "a claim would keep other programs off the device, which only the opener of that job may ask for"
-	InsideExclusive = "exclusive use would keep other programs off the device, which only the opener of that job may ask for"
-	InsideReserves  = "of its own reservation %s is left on %s, and no more may be reserved inside"
+	InsideClaims    = "a claim would keep other programs off the device, which that job does not allow (its opener can: `gpuarb job open --allow claim`)"
+	InsideExclusive = "exclusive use would keep other programs off the device, which that job does not allow (its opener can: `gpuarb job open --allow exclusive`)"
+	InsideReserves  = "of its own reservation %s is left on %s, and no more may be reserved inside (its opener can allow it: `gpuarb job open --allow reserve`)"
 	InsideDevice    = "it may not use %s"
 	BudgetLimit     = "%s's %s budget"
 	SharedLimit     = "the %s budget shared by %s"

@@ -35,6 +35,7 @@ type bindOptions struct {
 	wait     string
 	onLoss   string
 	until    string
+	allow    []string
 }
 
 // Annotations of a container that `gpuarb job open --oci` reads.
@@ -85,6 +86,9 @@ func (o *bindOptions) binding(flags *pflag.FlagSet) (b ipc.Binding, err error) {
 	if o.onLoss == figures.LossOpen {
 		b.Flags |= ipc.BindLossOpen
 	}
+	if err := o.setAllows(&b); err != nil {
+		return b, err
+	}
 	if err := o.setUntil(&b); err != nil {
 		return b, err
 	}
@@ -133,6 +137,18 @@ func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 		b.Cgroup = strings.TrimRight(o.cgroup, "/")
 	}
 	b.Name = b.Cgroup[strings.LastIndex(b.Cgroup, "/")+1:]
+	return nil
+}
+
+// setAllows sets what programs of the job may do besides using its budget.
+func (o *bindOptions) setAllows(b *ipc.Binding) error {
+	for _, name := range o.allow {
+		i := slices.IndexFunc(ipc.BindAllows, func(a ipc.BindAllow) bool { return a.Name == name })
+		if i < 0 {
+			return fmt.Errorf("--allow: %q is unknown; write a list of claim, reserve, exclusive and priority", name)
+		}
+		b.Flags |= ipc.BindAllows[i].Flag
+	}
 	return nil
 }
 

@@ -543,6 +543,10 @@ _Static_assert(offsetof(struct ga_wire_bind_request, idle_millis) == 1336, "Bind
 #define GA_UNTIL_IDLE 0x2u
 #define GA_BIND_LOSS_OPEN 0x1u
 #define GA_BIND_CONTEXTS_INSIDE 0x2u
+#define GA_BIND_ALLOW_CLAIM 0x4u
+#define GA_BIND_ALLOW_RESERVE 0x8u
+#define GA_BIND_ALLOW_EXCLUSIVE 0x10u
+#define GA_BIND_ALLOW_PRIORITY 0x20u
 
 struct ga_wire_unbind_request {
     uint64_t id;

@@ -301,6 +301,7 @@ type JobState struct {
 	Pressure   PressureState    `json:"pressure"`
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
+	Allows     []string         `json:"allows,omitempty"`      // with Bound: what programs inside may do, as `gpuarb job open --allow` names it
 	Bound      string           `json:"bound,omitempty"`       // cgroup whose processes are the job (gpuarb job open); "": a program opened it
 	BoundTerms *BoundTerms      `json:"bound_terms,omitempty"` // how the job was opened; null: it has no cgroup
 	Inside     uint64           `json:"inside,omitempty"`      // job of a cgroup inside which the job is; its figures include those of this job; 0: none

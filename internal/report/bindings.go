@@ -28,6 +28,7 @@ type Binding struct {
 	OnLoss    string            `json:"on_loss"`
 	Contexts  string            `json:"contexts"`
 	Inside    *uint64           `json:"inside"` // null: inside none
+	Allows    []string          `json:"allows"` // what programs inside may do besides using the budget
 	Cgroup    string            `json:"cgroup"`
 	Wall
 }
@@ -50,6 +51,7 @@ var bindingColumns = []column[Binding]{
 	number("PROCESSES", func(b Binding) int { return len(b.Processes) }, 4),
 	span("AGE", func(b Binding) int64 { return b.AgeMs }, 5),
 	plain("OPTIONS", left, Binding.options, 2),
+	plain("ALLOWS", left, func(b Binding) string { return cell(strings.Join(b.Allows, ",")) }, 5),
 	plain("HELD BY", left, func(b Binding) string { return cell(string(orZero(b.HeldBy))) }, 6),
 	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) + b.text() }, 0),
 }
@@ -89,7 +91,7 @@ func bindings(jobs []figures.JobState) (rows []Binding) {
 				continue
 			}
 			rows = append(rows, Binding{Job: j.ID, Name: j.Name, State: j.State, Device: Index(d.Device), Max: Unless(d.Max, accounting.Max), Min: d.Min,
-				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Until: terms.Until, OnLoss: terms.OnLoss, Contexts: terms.Contexts, Inside: Unless(j.Inside, 0), Cgroup: j.Bound, Wall: wallOf(d)})
+				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Until: terms.Until, OnLoss: terms.OnLoss, Contexts: terms.Contexts, Inside: Unless(j.Inside, 0), Allows: append([]string{}, j.Allows...), Cgroup: j.Bound, Wall: wallOf(d)})
 		}
 	}
 	return rows

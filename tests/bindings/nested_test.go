@@ -2,9 +2,11 @@ package bindings
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -176,4 +178,82 @@ func TestRootInsideOpensBelow(t *testing.T) {
 	p := u.BareIn(deep)
 	holds(t, m, p, "40M", 40*mib)
 	p.End()
+}
+
+// TestAllowed: a binding that was opened with --allow lets programs inside do just that, within its budget, also after a restart of the
+// daemon. A binding around it must allow it too.
+func TestAllowed(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	u, pod := m.OtherUser(anne), m.Cgroup()
+	box := m.Below(pod, "box")
+	job(t, m, 2, `--allow: "root" is unknown; write a list of claim`, "open", "--cgroup", box.Path, "--memory", "100M", "--allow", "claim,root")
+	open := []string{"open", "--cgroup", box.Path, "--memory", "100M", "--name", "web", "--allow", "claim,reserve", "--allow", "exclusive"}
+	id := job(t, m, 0, "", open...)
+	if again := job(t, m, 0, "", open...); again != id {
+		t.Errorf("opened again as job %s", again)
+	}
+	job(t, m, 1, "with other limits or options", open[:len(open)-2]...)
+	if list := job(t, m, 0, "", "list"); !strings.Contains(list, "claim,reserve,exclusive") {
+		t.Errorf("gpuarb job list: %s", list)
+	}
+	asks := map[string][]string{
+		"claim":     {"claim", "--try", "--exec", "true"},
+		"any":       {"run", "--device", "any", "--", "true"},
+		"exclusive": {"run", "--exclusive", "--", "true"},
+		"reserve":   {"run", "--memory", "80M", "--min", "80M", "--", "true"},
+	}
+	tries := func(refused string) {
+		t.Helper()
+		for what, args := range asks {
+			got := rig.Run(t, inside(m, u, box, args...))
+			if refused == "" && got.Code != 0 || refused != "" && (got.Code == 0 || !strings.Contains(got.Stderr, refused)) {
+				t.Errorf("%s: %d, %s; want %q", what, got.Code, got.Stderr, refused)
+			}
+		}
+		rig.Eventually(t, "the jobs inside have ended", func() bool {
+			return !slices.ContainsFunc(m.Snapshot().Jobs, func(j figures.JobState) bool { return j.Bound == "" })
+		})
+	}
+	tries("")
+	if got := rig.Run(t, inside(m, u, box, "run", "--min", "101M", "--", "true")); got.Code == 0 {
+		t.Error("more than the budget is reserved inside")
+	}
+	m.Kill()
+	m.Start()
+	tries("")
+	reserves := runIn(m, u, box, "--memory", "80M", "--min", "80M")
+	beside := u.Bare()
+	holds(t, m, beside, "320M", 320*mib)
+	holds(t, m, reserves, "80M", 80*mib)
+	reserves.End()
+	beside.End()
+	job(t, m, 0, "", "open", "--cgroup", pod.Path, "--memory", "200M", "--name", "pod")
+	tries("this is inside pod (job ")
+	job(t, m, 0, "", "close", "pod")
+	tries("")
+}
+
+// TestPriorityAllowed: root in a binding may open one below with a priority, or with a reservation beyond its own binding's, only if its
+// own was opened so.
+func TestPriorityAllowed(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	pod := m.Cgroup()
+	box := m.Below(pod, "box")
+	opens := func(code int, says string, flags ...string) {
+		t.Helper()
+		got := rig.Run(t, pod.In(m.Gpuarb(append([]string{"job", "open", "--cgroup", box.Path, "--memory", "50M"}, flags...)...)))
+		if got.Code != code || !strings.Contains(got.Stderr, says) {
+			t.Errorf("%q: %d, %s; want %d, %q", flags, got.Code, got.Stderr, code, says)
+		}
+	}
+	job(t, m, 0, "", "open", "--cgroup", pod.Path, "--memory", "100M", "--min", "20M", "--name", "pod")
+	opens(1, "inside pod (job 1, cgroup) it may not be raised", "--priority", "5")
+	opens(1, "of its own reservation 20 MiB is left on GPU 0", "--min", "30M")
+	opens(0, "", "--min", "20M", "--priority", "-5")
+	job(t, m, 0, "", "close", "box")
+	job(t, m, 0, "", "close", "pod")
+	job(t, m, 0, "", "open", "--cgroup", pod.Path, "--memory", "100M", "--min", "20M", "--name", "pod", "--allow", "priority,reserve")
+	opens(0, "", "--min", "30M", "--priority", "5")
 }

@@ -18,7 +18,7 @@ func TestBindingsSurvive(t *testing.T) {
 	unified, old := m.Cgroup(), m.CgroupV1()
 	used, empty := m.Below(unified, "used"), m.Below(old, "empty")
 	for name, c := range map[string]*rig.Cgroup{"used": used, "empty": empty} {
-		if got := rig.Run(t, m.Gpuarb("job", "open", "--cgroup", c.Dir(), "--memory", "100M", "--min", "50M", "--name", name)); got.Code != 0 {
+		if got := rig.Run(t, m.Gpuarb("job", "open", "--cgroup", c.Dir(), "--memory", "100M", "--min", "50M", "--name", name, "--allow", "reserve")); got.Code != 0 {
 			t.Fatalf("gpuarb job open: %s", got.Stderr)
 		}
 	}
@@ -35,6 +35,9 @@ func TestBindingsSurvive(t *testing.T) {
 			t.Errorf("with the daemon of %v: one byte above the budget: %s", to, got)
 		}
 		p.Want("free b", "ok")
+	}
+	if got := rig.Run(t, empty.In(m.Gpuarb("run", "--min", "70M", "--", "true"))); got.Code != 0 {
+		t.Errorf("what the binding allows is refused after the way back: %s", got.Stderr)
 	}
 	late := in(empty)
 	late.Want("alloc a 100M", "ok")
