@@ -129,15 +129,33 @@ func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 		if err != nil {
 			return fmt.Errorf("--cgroup-of: %w", err)
 		}
-		if facts.Cgroup == "/" {
-			return fmt.Errorf("--cgroup-of: process %d is in the root cgroup, which cannot have a job: move the process to a cgroup of its own", o.cgroupOf)
+		if b.Cgroup = mostSpecific(append([]string{facts.Cgroup}, facts.AlsoIn...)); b.Cgroup == "" {
+			return fmt.Errorf("--cgroup-of: process %d is in no cgroup but roots and slices, which hold other programs too: move the process to a cgroup of its own, or name the cgroup with --cgroup", o.cgroupOf)
 		}
-		b.Cgroup = facts.Cgroup
 	default:
 		b.Cgroup = strings.TrimRight(o.cgroup, "/")
 	}
 	b.Name = b.Cgroup[strings.LastIndex(b.Cgroup, "/")+1:]
 	return nil
+}
+
+// mostSpecific returns the path with the most names that are not those of systemd's slices; of several, the first. "": there are only
+// roots and slices. On a machine with several hierarchies, a process may have the path of its service in one hierarchy, and that of its
+// batch job or container in another.
+func mostSpecific(paths []string) (best string) {
+	most := 0
+	for _, path := range paths {
+		names := 0
+		for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+			if name != "" && !strings.HasSuffix(name, ".slice") {
+				names++
+			}
+		}
+		if names > most {
+			best, most = path, names
+		}
+	}
+	return best
 }
 
 // setAllows sets what programs of the job may do besides using its budget.

@@ -69,7 +69,8 @@ func TestOCIHooks(t *testing.T) {
 func TestCgroupOf(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
-	u, box := m.OtherUser(anne), m.Cgroup()
+	u := m.OtherUser(anne)
+	box := m.Below(m.Below(m.Cgroup(), "pod"), "box") // longer than the path that this machine's own container may have
 	p := u.BareIn(box)
 	long := "namespace/" + strings.Repeat("pod-", 20) + "/container"
 	job(t, m, 0, "", "open", "--cgroup-of", fmt.Sprint(p.PID()), "--memory", "50M", "--name", long)
@@ -149,4 +150,54 @@ func TestIdleThoughAMountIsGone(t *testing.T) {
 	if !named(m, "busy") {
 		t.Error("a job closed while a process was in its cgroup")
 	}
+}
+
+// TestMostSpecificCgroup: where a process is in several hierarchies, --cgroup-of takes the path with the most names that are not slices,
+// whichever hierarchy it is in. A service's own cgroup in v2 does not hide the cgroup that a scheduler made in v1.
+func TestMostSpecificCgroup(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ v2, v1, want []string }{
+		"a scheduler's in v1": {[]string{"system.slice", "slurmd.service"}, []string{"slurm", "uid_1000", "job_6"}, []string{"slurm", "uid_1000", "job_6"}},
+		"slices do not count": {[]string{"a.slice", "b.slice", "c.slice", "d.slice"}, []string{"slurm", "uid_1000", "job_7"}, []string{"slurm", "uid_1000", "job_7"}},
+		"v2 of equals":        {[]string{"kube", "pod", "box2"}, []string{"kube", "pod", "box1"}, []string{"kube", "pod", "box2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := machine(t, "400M", "")
+			u, unified, old := m.OtherUser(anne), m.Cgroup(), m.CgroupV1()
+			root := unified.Path
+			for _, part := range c.v2 {
+				unified = m.Below(unified, part)
+			}
+			for _, part := range c.v1 {
+				old = m.Below(old, part)
+			}
+			p := m.Interact(old.In(unified.In(u.BareCommand())))
+			job(t, m, 0, "", "open", "--cgroup-of", fmt.Sprint(p.PID()), "--memory", "50M")
+			if got, want := m.Snapshot().Jobs, root+"/"+strings.Join(c.want, "/"); !slices.ContainsFunc(got, func(j figures.JobState) bool { return j.Bound == want }) {
+				t.Errorf("no job of cgroup %s: %+v", want, got)
+			}
+			holds(t, m, p, "50M", 50*mib)
+			p.End()
+		})
+	}
+}
+
+// TestSamePathInTwoHierarchies: processes at the path of a binding belong to it in whichever hierarchy they are there, also if the path has
+// a folder in both. All of them share its budget.
+func TestSamePathInTwoHierarchies(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	u, unified, old := m.OtherUser(anne), m.Cgroup(), m.CgroupV1()
+	if unified.Path != old.Path {
+		t.Fatalf("%s and %s", unified.Path, old.Path)
+	}
+	job(t, m, 0, "", "open", "--cgroup", unified.Path, "--memory", "100M", "--name", "both")
+	a, b := u.BareIn(unified), u.BareIn(old)
+	a.Want("alloc a 60M", "ok")
+	b.Want("alloc b 40M", "ok")
+	b.Want("alloc more 1", errOutOfMemory)
+	a.Want("alloc more 1", errOutOfMemory)
+	a.End()
+	b.End()
 }
