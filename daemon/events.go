@@ -3,8 +3,12 @@ package daemon
 // This file sends the event history to clients. serve.go calls it; package history has the lines.
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"slices"
 
+	"github.com/gpuarb/gpuarb/internal/events"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -20,6 +24,7 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	}
 	from, follow := d.offset(&r), r.Flags&ipc.EventsFollow != 0
 	ctx, cancel := context.WithCancel(d.ctx)
+	shown := d.eventsWithin(cl.within())
 	s := &eventStream{cancel: cancel, ended: make(chan struct{})}
 	cl.feed = s
 	d.wg.Go(func() {
@@ -30,7 +35,7 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 			return cl.conn.ReplyEvents(h, ipc.EventsPart{Daemon: d.history.ID, Next: uint64(next), Last: last}, lines)
 		}
 		at, err := d.history.Read(ctx, from, follow, ipc.MaxEventLines,
-			func(lines []byte, next int64) error { return part(lines, next, 0) })
+			func(lines []byte, next int64) error { return part(shown(lines), next, 0) })
 		if err == nil {
 			s.over.Store(true)
 			_ = part(nil, at, 1)
@@ -38,6 +43,33 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	})
 	return nil
 }
+
+// eventsWithin returns a function that leaves those lines of events that a program inside a job may see: the lines about
+// the jobs inside that job, from when the function first saw them, and about devices. 0: it leaves all lines.
+func (d *Daemon) eventsWithin(job uint64) func(lines []byte) []byte {
+	if job == 0 {
+		return func(lines []byte) []byte { return lines }
+	}
+	seen := map[uint64]bool{job: true}
+	return func(lines []byte) (left []byte) {
+		for _, j := range d.state().Within(job).Jobs {
+			seen[j.ID] = seen[j.ID] || seen[j.Inside]
+		}
+		for line := range bytes.Lines(lines) {
+			var is struct {
+				Job  uint64      `json:"job"`
+				Kind events.Kind `json:"kind"`
+			}
+			if json.Unmarshal(line, &is) == nil && (seen[is.Job] || is.Job == 0 && slices.Contains(deviceEvents, is.Kind)) {
+				left = append(left, line...)
+			}
+		}
+		return left
+	}
+}
+
+// deviceEvents are the events about devices, which name no program.
+var deviceEvents = []events.Kind{events.DeviceFound, events.DeviceLost, events.DeviceHung, events.DeviceWoke, events.Lost}
 
 // offset returns the offset at which a request begins to read.
 func (d *Daemon) offset(r *ipc.EventsRequest) int64 {

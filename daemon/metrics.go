@@ -23,6 +23,13 @@ func (d *Daemon) writeMetrics(w io.Writer, s figures.Snapshot) error {
 // metrics answers with the current metrics.
 func (cl *client) metrics(m ipc.Message) error {
 	cl.noteAccess()
+	if job := cl.within(); job != 0 {
+		return cl.sendText(m, func(*audience) text {
+			var b bytes.Buffer
+			err := cl.d.writeMetrics(&b, cl.d.state().Within(job))
+			return text{b.Bytes(), err}
+		})
+	}
 	return cl.sendText(m, func(*audience) text {
 		return cl.d.cache.metrics.Get(func() text {
 			var b bytes.Buffer

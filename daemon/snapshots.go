@@ -109,9 +109,27 @@ func (cl *client) reader() uint32 {
 	return peer.UID
 }
 
-// snapshot answers with the whole state as JSON.
+// within returns the job of the cgroup in which a client runs, if the client may see only that job; 0: it may see all jobs,
+// because it runs in no such cgroup, or is privileged.
+func (cl *client) within() uint64 {
+	if peer := cl.conn.Peer(); !peer.Privileged {
+		return uint64(cl.d.boundJob(peer.PID))
+	}
+	return 0
+}
+
+// snapshot answers with the state as JSON, as far as the client may see it.
 func (cl *client) snapshot(m ipc.Message) error {
 	cl.noteAccess()
+	if job := cl.within(); job != 0 {
+		return cl.sendText(m, func(*audience) text {
+			s := cl.d.state().Within(job)
+			if uid := cl.reader(); cl.d.hidesCommands(uid) {
+				s = s.WithOwnCommands(uid)
+			}
+			return textOf(s)
+		})
+	}
 	return cl.sendText(m, func(r *audience) text {
 		if uid := cl.reader(); cl.d.hidesCommands(uid) {
 			return r.texts.Get(func() text { return textOf(cl.d.state().WithOwnCommands(uid)) })
