@@ -108,7 +108,7 @@ func (d *Daemon) settleDevice(dev inventory.Device, roots []string, rooms []arbi
 	for i, room := range rooms {
 		targets[i] = secondwall.Target{Path: room.Cgroup, Limit: wallOf(room.Bytes, dev.Total)}
 	}
-	by, why, results := d.driver.walls.Settle(d.ctx, d.wallDevice(dev), roots, targets)
+	by, results, why := d.driver.walls.Settle(d.ctx, d.wallDevice(dev), roots, targets)
 	d.lock()
 	defer d.unlock()
 	delete(d.driver.busy, dev.Index)

@@ -37,9 +37,6 @@ type BindAllow struct {
 // BindAllows lists what a job of a cgroup can allow.
 var BindAllows = []BindAllow{{"claim", BindAllowClaim}, {"reserve", BindAllowReserve}, {"exclusive", BindAllowExclusive}, {"priority", BindAllowPriority}}
 
-// BindAllowsAll has the flags of BindAllows.
-const BindAllowsAll = BindAllowClaim | BindAllowReserve | BindAllowExclusive | BindAllowPriority
-
 // request translates b into the message for the daemon.
 func (b *Binding) request() (BindRequest, error) {
 	name := BindingName(b.Name)

@@ -583,6 +583,8 @@ const (
 	BindAllowReserve   uint32 = 8  // reserve more than the job's own reservation
 	BindAllowExclusive uint32 = 16 // use devices exclusively
 	BindAllowPriority  uint32 = 32 // raise their priority, if they may do so outside
+	// BindAllowsAll has all of them.
+	BindAllowsAll = BindAllowClaim | BindAllowReserve | BindAllowExclusive | BindAllowPriority
 )
 
 // UnbindRequest closes a binding. One field names the binding; the other fields are zero. Programs of the job keep what

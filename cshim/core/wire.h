@@ -547,6 +547,7 @@ _Static_assert(offsetof(struct ga_wire_bind_request, idle_millis) == 1336, "Bind
 #define GA_BIND_ALLOW_RESERVE 0x8u
 #define GA_BIND_ALLOW_EXCLUSIVE 0x10u
 #define GA_BIND_ALLOW_PRIORITY 0x20u
+#define GA_BIND_ALLOWS_ALL 0x3cu
 
 struct ga_wire_unbind_request {
     uint64_t id;

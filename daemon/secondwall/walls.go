@@ -93,7 +93,7 @@ func (w *Walls) Empty() bool {
 // by says whether the kernel or the driver can hold limits on the device. If neither can, why says why. results has an entry for each
 // target, in their order. It also has an entry for each limit that cannot be put back. After ctx has ended, Settle writes
 // nothing, because another daemon may have begun.
-func (w *Walls) Settle(ctx context.Context, dev Device, roots []string, targets []Target) (by By, why error, results []Result) {
+func (w *Walls) Settle(ctx context.Context, dev Device, roots []string, targets []Target) (by By, results []Result, why error) {
 	m := maker{ctx: ctx, w: w, dev: dev, roots: roots}
 	by, m.region, why = dev.choose(roots)
 	wanted := map[key]bool{}
@@ -110,7 +110,7 @@ func (w *Walls) Settle(ctx context.Context, dev Device, roots []string, targets 
 			results = append(results, Result{Path: k.path, By: ByNobody, Err: fmt.Errorf("the original limit cannot be put back, and is tried again each second: %w", err)})
 		}
 	}
-	return by, why, results
+	return by, results, why
 }
 
 // choose returns who can hold limits on the device: the driver if it has limits, else the kernel.

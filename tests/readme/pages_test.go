@@ -79,7 +79,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/devices.md", "", "systemctl stop", "not run: it takes the vendor's kernel modules"},
 	{"admin/install.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"admin/kubernetes.md", "sh", "kubectl create", "not run: it takes a cluster and a registry; kube/deploy renders the chart"},
-	{"admin/kubernetes.md", "toml", "", "not run: a part of the configuration of containerd"},
+	{"admin/kubernetes.md", "", "[plugins", "not run: a part of the configuration of containerd"},
 	{"admin/kubernetes.md", "sh", "", "not run: it takes a cluster; kube/nri runs the plug-in under a runtime of the test"},
 	{"admin/kubernetes.md", "yaml", "", "not run: parts of a pod and objects of a cluster; kube/nri TestAnnotationIsHeld has such an annotation, and kube/dra has such claims"},
 	{"admin/second-wall.md", "sh", "", "not run: it takes a kernel or a driver with such limits; tests/secondwall has simulated ones"},

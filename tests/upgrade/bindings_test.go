@@ -39,6 +39,7 @@ func TestBindingsSurvive(t *testing.T) {
 	if got := rig.Run(t, empty.In(m.Gpuarb("run", "--min", "70M", "--", "true"))); got.Code != 0 {
 		t.Errorf("what the binding allows is refused after the way back: %s", got.Stderr)
 	}
+	rig.Eventually(t, "the reservation of that job is given back", func() bool { return len(m.Snapshot().Jobs) == 2 })
 	late := in(empty)
 	late.Want("alloc a 100M", "ok")
 	if got := late.Ask("alloc more 1"); got != "err 2" {

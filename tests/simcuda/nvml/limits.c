@@ -36,8 +36,8 @@ static bool limit_file(int phys, const char *folder, char out[PATH_MAX]) {
     return true;
 }
 
-// A folder without limits has those of the nearest folder around it. If there is no such folder, the
-// limits are not found.
+// A folder without limits has those of the nearest folder around it. If there is no such folder,
+// the limits are not found.
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t d, struct get_limits *limits) {
     char path[PATH_MAX], around[PATH_MAX];
     DEVICE(d, s, phys);

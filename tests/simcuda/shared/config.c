@@ -237,7 +237,8 @@ static bool set_instance(struct sim_state *s, uint32_t dev, const char *rest) {
 }
 
 static bool parse_lacks(struct sim_config *c, const char *text) {
-    static const char *const words[] = {"memory", "pci", "name", "processes", "utilization", "limits"};
+    static const char *const words[] = {"memory",    "pci",         "name",
+                                        "processes", "utilization", "limits"};
     char copy[256];
     if (strlen(text) >= sizeof copy)
         return false;
