@@ -8,41 +8,41 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
-// This file has the naive model of nested jobs of cgroups (bindings). It keeps no sums. It computes each figure from scratch, from the bytes
-// that each program uses by its own count. nested_test.go drives the arbiter at random and compares it with the model.
+// This file has the naive model of nested jobs of cgroups (bindings). It keeps no sums. It computes each figure from scratch, from the
+// bytes that each program uses by its own count. nested_test.go drives the arbiter at random and compares it with the model.
 
-// nestedContext is the cost of each context in the model. All readings show this cost.
+// nestedContext is the memory that each context costs on a device. All readings of the test show this cost.
 const nestedContext accounting.Bytes = 7
 
-// nestedJob is a binding, the job of a runner, or the job of a process without a runner.
+// nestedJob is a binding, the job of a runner (`gpuarb run`), or the job of a process that has neither.
 type nestedJob struct {
 	id       arbiter.JobID
-	path     string   // cgroup of the binding; "": another job
-	in       []string // cgroups of the runner, or of the only process
-	run      bool     // a binding, or opened by a runner
-	max, min accounting.Bytes
-	live     map[int]accounting.Bytes // memory.max that root set on a device, in place of max
+	path     string                   // cgroup of the binding; "": a job of another kind
+	in       []string                 // cgroups of the binding, of the runner, or of the only process
+	run      bool                     // a binding or the job of a runner; false: the job of a process that has neither
+	max, min accounting.Bytes         // limit and reservation on each device; accounting.Max: no limit
+	live     map[int]accounting.Bytes // limit by device that root has set since, in place of max
 	inside   bool                     // contexts count in the budget
-	around   *nestedJob
-	closed   bool // the binding was closed, or the runner has ended
+	around   *nestedJob               // binding around the job; nil: none
+	closed   bool                     // the binding was closed, or the runner has ended; always true if run is false
 }
 
-// nestedLease is the usage of a device by a program.
+// nestedLease is the lease of a program on a device, with what the program uses there.
 type nestedLease struct {
 	*client
 	job      *nestedJob
 	max      accounting.Bytes // limit of the process itself
 	device   int
-	used     accounting.Bytes
+	used     accounting.Bytes // memory by the program's own count, without contexts
 	contexts int
-	dead     bool
+	dead     bool // the program has ended, and its memory may still be on the device
 	lost     bool // its device was lost
 }
 
-// treeModel is a machine with nested bindings.
+// treeModel is a machine with nested bindings. The first three fields have an element for each device.
 type treeModel struct {
 	totals    []accounting.Bytes
-	unmanaged []accounting.Bytes
+	unmanaged []accounting.Bytes // memory of programs without the library
 	lost      []bool
 	jobs      []*nestedJob
 	leases    []*nestedLease
@@ -56,7 +56,8 @@ func (l *nestedLease) cgroupsOf() []string {
 	return append([]string{l.process.Cgroup}, l.process.AlsoIn...)
 }
 
-// bindingAround returns the deepest open binding around any of the cgroups. If below is true, a binding of a cgroup itself does not count.
+// bindingAround returns the deepest open binding around any of the cgroups. If below is true, bindings of the cgroups themselves
+// do not count.
 func (n *treeModel) bindingAround(cgroups []string, below bool) (deepest *nestedJob) {
 	for _, at := range cgroups {
 		for _, j := range n.jobs {
@@ -71,17 +72,17 @@ func (n *treeModel) bindingAround(cgroups []string, below bool) (deepest *nested
 	return deepest
 }
 
-// isInside reports whether j is inside the job of, at any depth.
-func (j *nestedJob) isInside(of *nestedJob) bool {
+// isInside reports whether j is inside outer, at any depth.
+func (j *nestedJob) isInside(outer *nestedJob) bool {
 	for ; j != nil; j = j.around {
-		if j.around == of {
+		if j.around == outer {
 			return true
 		}
 	}
 	return false
 }
 
-// most returns the memory.max in force on a device.
+// most returns the limit of a job in force on a device; accounting.Max: no limit.
 func (n *treeModel) most(j *nestedJob, device int) accounting.Bytes {
 	if most, set := j.live[device]; set {
 		return min(most, n.totals[device])
@@ -92,13 +93,13 @@ func (n *treeModel) most(j *nestedJob, device int) accounting.Bytes {
 	return min(j.max, n.totals[device])
 }
 
-// runs reports whether a program of the job itself lives.
+// runs reports whether a program lives that belongs to j itself. Programs of jobs inside j do not count.
 func (n *treeModel) runs(j *nestedJob) bool {
 	return slices.ContainsFunc(n.leases, func(l *nestedLease) bool { return l.job == j && !l.dead })
 }
 
-// reserves returns the memory.min in force on a device. A closed binding reserves nothing. The job of a runner reserves until its last
-// program has ended.
+// reserves returns the reservation of a job in force on a device. A closed binding reserves nothing. The job of a runner reserves until its
+// last program has ended.
 func (n *treeModel) reserves(j *nestedJob, device int) accounting.Bytes {
 	if j.closed && (j.path != "" || !n.runs(j)) {
 		return 0
@@ -106,16 +107,18 @@ func (n *treeModel) reserves(j *nestedJob, device int) accounting.Bytes {
 	return min(j.min, n.most(j, device))
 }
 
-// counts reports whether contexts of the job's programs count in its budget, and in those around it.
+// counts reports whether contexts of the job's programs count in its budget. They do if the job, or a job around it, was opened so.
 func (j *nestedJob) counts() bool { return j != nil && (j.inside || j.around.counts()) }
 
-// nestedSums are the sums of a job with all jobs inside it. Beside is the memory of contexts outside the budgets.
+// nestedSums are the sums of a job with all jobs inside it, on a device.
 type nestedSums struct {
-	held, load, committed accounting.Bytes
-	beside                accounting.Bytes
+	held      accounting.Bytes // sum of all programs
+	load      accounting.Bytes // sum of the job's own programs, and of the committed bytes of the jobs inside
+	committed accounting.Bytes // load, or the job's reservation if that is larger
+	beside    accounting.Bytes // memory of contexts outside the budgets
 }
 
-// sums adds up a job on a device: its programs, and the jobs inside it. size returns what a lease has of its budget.
+// sums adds up a job on a device: its programs, and the jobs inside it. size is used or granted.
 func (n *treeModel) sums(j *nestedJob, device int, size func(*nestedLease) accounting.Bytes) (s nestedSums) {
 	for _, l := range n.leases {
 		if l.job != j || l.device != device || l.lost {
@@ -143,18 +146,18 @@ func (n *treeModel) sums(j *nestedJob, device int, size func(*nestedLease) accou
 	return s
 }
 
-// headroom reports whether the reservation of a job includes a context.
+// headroom reports whether the reservation of a job includes a context, for which room is kept beside the budgets.
 func (n *treeModel) headroom(j *nestedJob, device int) bool {
 	return n.reserves(j, device) > 0 && !j.counts()
 }
 
-// used is the size of a lease without its idle credit, which others can get.
+// used returns the size of a lease without its idle credit, which the arbiter can recall for other programs.
 func used(l *nestedLease) accounting.Bytes { return l.used }
 
-// granted is the size of a lease with its idle credit.
+// granted returns the size of a lease with its idle credit.
 func granted(l *nestedLease) accounting.Bytes { return l.word.granted }
 
-// device adds up the jobs that are inside no other.
+// device adds up all jobs on a device. It visits the outermost jobs, whose sums include the jobs inside them.
 func (n *treeModel) device(device int, size func(*nestedLease) accounting.Bytes) (s nestedSums) {
 	for _, j := range n.jobs {
 		if j.around == nil {
@@ -165,8 +168,8 @@ func (n *treeModel) device(device int, size func(*nestedLease) accounting.Bytes)
 	return s
 }
 
-// fits reports whether a change of the model keeps all limits around j, and those of the device. A limit that the change does not touch is
-// kept. change makes the change, and undo reverts it.
+// fits reports whether a change of the model keeps the limits of j, of all jobs around it, and of the device. A sum may be over its limit
+// already if the change leaves the sum as it is. change makes the change. Before fits returns, it reverts the change by undo.
 func (n *treeModel) fits(j *nestedJob, device int, size func(*nestedLease) accounting.Bytes, change, undo func()) bool {
 	var before []nestedSums
 	for x := j; x != nil; x = x.around {
@@ -186,7 +189,7 @@ func (n *treeModel) fits(j *nestedJob, device int, size func(*nestedLease) accou
 	return !grows || now.committed+now.beside <= n.totals[device].Less(n.unmanaged[device])
 }
 
-// grants reports whether a lease gets n bytes more.
+// grants reports whether a lease gets that many bytes more.
 func (n *treeModel) grants(l *nestedLease, bytes accounting.Bytes) bool {
 	if l.lost || n.lost[l.device] || l.ownUse()+bytes > l.max {
 		return false
@@ -194,7 +197,7 @@ func (n *treeModel) grants(l *nestedLease, bytes accounting.Bytes) bool {
 	return n.fits(l.job, l.device, used, func() { l.used += bytes }, func() { l.used -= bytes })
 }
 
-// ownUse returns what counts against the limit of the process itself.
+// ownUse returns the bytes that count against the limit of the process itself.
 func (l *nestedLease) ownUse() accounting.Bytes {
 	if l.job.counts() {
 		return l.used + nestedContext.Times(uint64(l.contexts))
@@ -202,7 +205,8 @@ func (l *nestedLease) ownUse() accounting.Bytes {
 	return l.used
 }
 
-// grantsContext reports whether a lease gets a context: the reservation around it has one left, or there is room.
+// grantsContext reports whether a lease gets one more context. It does if a reservation around it includes an unused context, or if there
+// is room.
 func (n *treeModel) grantsContext(l *nestedLease) bool {
 	if l.lost || n.lost[l.device] || l.job.counts() && l.used+nestedContext.Times(uint64(l.contexts)+1) > l.max {
 		return false
@@ -210,7 +214,7 @@ func (n *treeModel) grantsContext(l *nestedLease) bool {
 	return n.fits(l.job, l.device, used, func() { l.contexts++ }, func() { l.contexts-- })
 }
 
-// opens reports whether a job gets its reservation on each device. No reservation is larger than a budget around it.
+// opens reports whether a job gets its reservation on each device. It does not if the reservation is larger than a limit around it.
 func (n *treeModel) opens(j *nestedJob) bool {
 	for device := range n.totals {
 		for x := j.around; x != nil; x = x.around {
@@ -225,7 +229,7 @@ func (n *treeModel) opens(j *nestedJob) bool {
 	return true
 }
 
-// drop removes jobs that have ended: closed, and without programs whose memory is still there. The jobs inside go to the one around.
+// drop removes jobs that have ended: they are closed and have no lease. The jobs inside such a job are then inside the job around it.
 func (n *treeModel) drop() {
 	for _, j := range slices.Clone(n.jobs) {
 		if !j.closed || slices.ContainsFunc(n.leases, func(l *nestedLease) bool { return l.job == j }) {
@@ -240,7 +244,8 @@ func (n *treeModel) drop() {
 	}
 }
 
-// enter puts inside a new binding the open bindings below it, and the jobs of programs that all run in it. It returns them.
+// enter puts jobs inside the new binding b, and returns them. These are the open bindings of cgroups below b, and each other job if all its
+// living programs run in b's cgroup or below.
 func (n *treeModel) enter(b *nestedJob) (entered []*nestedJob) {
 	for _, j := range n.jobs {
 		if j == b || j.around != b.around {

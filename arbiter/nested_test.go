@@ -14,10 +14,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file opens and closes nested bindings at random, with programs in them, and compares each answer and each sum with the naive model of
-// nested_model_test.go. It makes the calls that the daemon makes.
+// This file opens and closes nested bindings at random, with programs in them, and compares each answer and each sum with the naive model
+// of nested_model_test.go. It makes the calls that the daemon makes.
 
-// nestedPaths are the cgroups of the test: five levels, and two beside them.
+// nestedPaths are the cgroups that can have a binding: five levels, and two beside them.
 var nestedPaths = []string{"/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/b/c/d/e", "/a/f", "/g"}
 
 // nestedRun is one random run: the arbiter and the model.
@@ -27,9 +27,9 @@ type nestedRun struct {
 	t *rapid.T
 }
 
-// TestNestedBindings opens and closes bindings in any order of levels, with contexts inside and outside their budgets and with reservations.
-// Programs start in and beside them, take and give memory, make contexts and end. Limits change, a device is lost and comes back, and the
-// daemon restarts. Each request is granted if and only if the model grants it. After each step the sums of each job, with all
+// TestNestedBindings opens and closes bindings in any order of levels, with contexts inside and outside their budgets and with
+// reservations. Programs start in and beside them, take and give memory, make contexts and end. Limits change, a device is lost and comes
+// back, and the daemon restarts. Each request is granted if and only if the model grants it. After each step the sums of each job, with all
 // jobs inside it, and of the devices are those of the model. At the end no byte and no job is left.
 func TestNestedBindings(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -49,7 +49,8 @@ func TestNestedBindings(t *testing.T) {
 	})
 }
 
-// nestedPolicy makes all sums exact, and tells the cost of a context before one is measured.
+// nestedPolicy returns a policy with exact sums. It names the cost of a context, so that the arbiter assumes that cost until it has
+// measured one.
 func nestedPolicy() rules.Policy {
 	p := exact(unlimited())
 	p.ContextReserve = size(nestedContext)
@@ -131,7 +132,7 @@ func (n *nestedRun) pickJob(t *rapid.T, want func(*nestedJob) bool) *nestedJob {
 	return rapid.SampledFrom(all).Draw(t, "job")
 }
 
-// close closes a binding, or ends a runner.
+// close closes an open binding, or ends a living runner.
 func (n *nestedRun) close(t *rapid.T) {
 	if j := n.pickJob(t, func(j *nestedJob) bool { return j.run && !j.closed }); j != nil {
 		n.closeJob(j)
@@ -165,14 +166,15 @@ func (n *nestedRun) run(t *rapid.T) {
 	n.jobs = append(n.jobs, j)
 }
 
-// drawCgroups returns the cgroups of a process: one hierarchy or two.
+// drawCgroups returns the cgroups of a process, one in each hierarchy. The machine has one hierarchy or two.
 func (n *nestedRun) drawCgroups(t *rapid.T) []string {
 	paths := rapid.SampledFrom(append([]string{"/", "/a/b/c/d/e/deeper", "/h"}, nestedPaths...))
 	return rapid.SliceOfN(paths, 1, 2).Draw(t, "cgroups")
 }
 
-// start starts a program on both devices. It belongs to the deepest binding around it. The job of a runner is named in its environment, and
-// counts if it is inside that binding; else it only narrows.
+// start starts a program on both devices. The program belongs to the deepest binding around it. Sometimes it also has the token of a
+// runner's job. If that job is inside the binding, the program belongs to the job; otherwise the job's limit only lowers the program's own
+// limit.
 func (n *nestedRun) start(t *rapid.T) {
 	if n.anyLost() || len(n.leases) > 16 {
 		return
@@ -210,7 +212,7 @@ func (n *nestedRun) start(t *rapid.T) {
 	}
 }
 
-// jobOf returns the job of a process, by the arbiter.
+// jobOf returns the job of a process, as the arbiter's snapshot names it.
 func (n *nestedRun) jobOf(pid int) arbiter.JobID {
 	for _, p := range n.arb.Snapshot(n.now).Processes {
 		if p.PID == pid {
@@ -230,7 +232,7 @@ func (n *nestedRun) pickLease(t *rapid.T) *nestedLease {
 	return rapid.SampledFrom(all).Draw(t, "lease")
 }
 
-// take allocates as a client does: from its own word first, then by asking.
+// take allocates as a client does: from its credit word, or, if the word has too little, by asking the arbiter.
 func (n *nestedRun) take(t *rapid.T) {
 	l := n.pickLease(t)
 	if l == nil {
@@ -267,7 +269,7 @@ func (n *nestedRun) room(l *nestedLease) accounting.Bytes {
 	return low
 }
 
-// give frees a part of what a program uses.
+// give frees some bytes that a program uses.
 func (n *nestedRun) give(t *rapid.T) {
 	if l := n.pickLease(t); l != nil && l.used > 0 {
 		bytes := 1 + amount(t, int(l.used)-1)
@@ -276,7 +278,7 @@ func (n *nestedRun) give(t *rapid.T) {
 	}
 }
 
-// makeContext asks for a context. The device is read afterwards, so that its cost is no longer an assumption.
+// makeContext asks for a context. It reads the device afterwards, so that the arbiter measures the cost of the context.
 func (n *nestedRun) makeContext(t *rapid.T) {
 	l := n.pickLease(t)
 	if l == nil || l.contexts > 3 {
@@ -302,7 +304,8 @@ func (n *nestedRun) endContext(t *rapid.T) {
 	}
 }
 
-// read reads a device twice, a second apart: the arbiter believes a figure that two readings show.
+// read gives the arbiter three readings of a device, a second apart, because it believes a figure only if two readings show it. Programs
+// that have ended and used no memory there are then gone.
 func (n *nestedRun) read(device int) {
 	for range 3 {
 		n.now = n.now.Add(time.Second)
@@ -332,7 +335,7 @@ func (n *nestedRun) beside(t *rapid.T) {
 	n.read(device)
 }
 
-// limit sets the memory.max of a job on a device, as root.
+// limit sets the limit of a job on a device, as root does by memory.max.
 func (n *nestedRun) limit(t *rapid.T) {
 	j := n.pickJob(t, func(j *nestedJob) bool { return j.run })
 	if j == nil || n.anyLost() {
@@ -363,7 +366,8 @@ func (n *nestedRun) limit(t *rapid.T) {
 	}
 }
 
-// end ends a program. Memory without a context stays on the device for a while.
+// end ends a program. On a device where it has a context, its memory is free at once. Elsewhere its memory stays for a while, at most
+// until the next call of end.
 func (n *nestedRun) end(t *rapid.T) {
 	l := n.pickLease(t)
 	if l == nil {
@@ -448,7 +452,8 @@ func (n *nestedRun) check(t *rapid.T) {
 	}
 }
 
-// restart starts a new arbiter with the records of the last one, as the daemon does. Clients may have taken or freed memory meanwhile.
+// restart starts a new arbiter with the records of the last one, as the daemon does. The credit words are as
+// the clients left them.
 func (n *nestedRun) restart(t *rapid.T) {
 	if n.anyLost() {
 		return
@@ -477,14 +482,15 @@ func (n *nestedRun) restart(t *rapid.T) {
 	}
 }
 
-// openBindings returns the open bindings, those around others first.
+// openBindings returns the open bindings, each outer binding before those inside it.
 func (n *nestedRun) openBindings() []*nestedJob {
 	all := slices.DeleteFunc(slices.Clone(n.jobs), func(j *nestedJob) bool { return j.path == "" || j.closed })
 	slices.SortStableFunc(all, func(x, y *nestedJob) int { return strings.Count(x.path, "/") - strings.Count(y.path, "/") })
 	return all
 }
 
-// restoreJobs restores bindings, then the jobs of runners. A closed binding is inside the deepest open one around its programs.
+// restoreJobs restores the open bindings, then the closed ones and the jobs of runners. A job that is closed is inside the deepest open
+// binding around its programs.
 func (n *nestedRun) restoreJobs(t *rapid.T) {
 	restore := func(j *nestedJob) {
 		if err := n.arb.RestoreJob(n.now, arbiter.RestoredJob{ID: j.id, Request: n.requestOf(j), Released: j.closed && j.path != ""}); err != nil {
@@ -586,8 +592,8 @@ func (n *nestedRun) finish() {
 	}
 }
 
-// TestReservationRecallsBelowTheCapacity: a reservation gets idle credit of a program also if the device has lost capacity since. As much is
-// recalled as lies above the capacity, and the reservation on top.
+// TestReservationRecallsBelowTheCapacity: a program has idle credit for the whole device, and then a program without the library takes a
+// part of the device. A new reservation still gets its bytes: the arbiter recalls credit until the rest and the reservation fit together.
 func TestReservationRecallsBelowTheCapacity(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 400)
 	c := w.client(0, 0)
@@ -602,7 +608,7 @@ func TestReservationRecallsBelowTheCapacity(t *testing.T) {
 	}
 }
 
-// bound opens the binding of a cgroup, inside another one; 0: inside none.
+// bound opens the binding of the cgroup path inside the job around; 0: inside none.
 func (w *world) bound(path string, around arbiter.JobID, max, min accounting.Bytes) arbiter.JobID {
 	w.t.Helper()
 	p := w.process(0, "gpuarb")
@@ -614,8 +620,8 @@ func (w *world) bound(path string, around arbiter.JobID, max, min accounting.Byt
 	return info.ID
 }
 
-// TestInnerReservationKeepsItsContext: an outer reservation includes a context, and an inner reservation has that one. Another program in the
-// outer binding needs room for its own.
+// TestInnerReservationKeepsItsContext: an outer and an inner reservation include one context together, which is for programs of the inner
+// binding. A program of the outer binding gets a context only if there is more room.
 func TestInnerReservationKeepsItsContext(t *testing.T) {
 	w := newWorld(t, nestedPolicy(), 100+nestedContext+5)
 	outer := w.bound("/a", 0, 100, 50)

@@ -6,5 +6,5 @@ import "testing"
 
 // This file runs churn_test.go with a thousand cgroups, for the full tests only.
 
-// TestFullThousandCgroups opens, fills, kills and removes a thousand cgroups in each kind of hierarchy.
+// TestFullThousandCgroups runs churnIn until a thousand cgroups were made in each kind of hierarchy.
 func TestFullThousandCgroups(t *testing.T) { churnIn(t, 1000) }

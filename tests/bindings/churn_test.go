@@ -13,8 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file opens, fills, kills and removes cgroups at random, and kills the daemon in between. The expected values come from the
-// test's own sums; the driver's count is compared with them.
+// This file makes and removes cgroups at random, opens their bindings, fills these with programs, kills the programs, and kills the daemon
+// in between. The test computes the expected bytes itself, and compares them with the driver's count.
 
 // churn is a machine whose cgroups come and go.
 type churn struct {
@@ -26,7 +26,7 @@ type churn struct {
 	boxes  []*box        // those around others first
 	made   int           // number of cgroups that were made
 	opened int           // number of bindings that were opened
-	filled int           // number of programs that took their last byte
+	filled int           // number of programs that took all bytes that were left for them
 }
 
 // box is a cgroup, with a binding or without.
@@ -44,7 +44,7 @@ type filler struct {
 	*rig.Program
 	pid  int
 	held uint64
-	of   *box // its binding
+	of   *box // the box whose binding it belongs to
 }
 
 // hierarchies are the cgroup hierarchies of this machine that a test can mount: of version 2, of version 1, and both at once.
@@ -54,15 +54,15 @@ var hierarchies = map[string][]func(*rig.Machine) *rig.Cgroup{
 	"hybrid": {(*rig.Machine).Cgroup, (*rig.Machine).CgroupV1},
 }
 
-// churnIn makes most cgroups, one after the other, and up to 8 at a time. Each is opened and filled, its programs are killed, and it is
-// removed. In between the daemon is killed. At the end no byte and no binding is left.
-func churnIn(t *testing.T, most int) {
+// churnIn takes random steps until it has made as many cgroups as total says. At most 8 cgroups exist at a time. A step makes a cgroup,
+// opens its binding, fills it, kills its programs, removes it, or restarts the daemon. At the end no byte and no binding is left.
+func churnIn(t *testing.T, total int) {
 	for name, mounts := range hierarchies {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seed := rand.Uint64()
 			c := &churn{t: t, random: rand.New(rand.NewPCG(seed, 0))}
-			c.m = rig.New(t, rig.Options{Devices: "1G", NoMount: true, Quiet: true, Life: bounded.Lifetime + time.Duration(most)*2*time.Second, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+			c.m = rig.New(t, rig.Options{Devices: "1G", NoMount: true, Quiet: true, Life: bounded.Lifetime + time.Duration(total)*2*time.Second, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 				Config: "schema_version = 1\n[[device]]\ncontext_reserve = \"0\"\n"})
 			c.u = c.m.OtherUser(anne)
 			for _, mount := range mounts {
@@ -71,7 +71,7 @@ func churnIn(t *testing.T, most int) {
 			defer func() {
 				t.Logf("seed %d: %d cgroups, %d bindings, %d programs were full", seed, c.made, c.opened, c.filled)
 			}()
-			for c.made < most && !t.Failed() {
+			for c.made < total && !t.Failed() {
 				c.step()
 			}
 			for len(c.boxes) > 0 {
@@ -105,7 +105,7 @@ func (c *churn) step() {
 	}
 }
 
-// make makes a cgroup in another one or beside them.
+// make makes a cgroup in a random box, or at the top of a hierarchy.
 func (c *churn) make() {
 	c.t.Helper()
 	b := &box{root: c.random.IntN(len(c.roots))}
@@ -119,7 +119,7 @@ func (c *churn) make() {
 	c.boxes = append(c.boxes, b)
 }
 
-// open opens the binding of a box that has none. A program that runs in the box, and belongs to no binding, then belongs to it.
+// open opens the binding of a box that has none, unless a program runs in the box or below it.
 func (c *churn) open(b *box) {
 	c.t.Helper()
 	if b.budget > 0 || c.running(b) {
@@ -127,7 +127,7 @@ func (c *churn) open(b *box) {
 	}
 	b.budget = uint64(1+c.random.IntN(32)) * mib
 	args := []string{"open", "--cgroup", b.Path, "--memory", fmt.Sprint(b.budget), "--name", nameOf(b)}
-	if b.outer() == nil && c.random.IntN(3) == 0 { // around it there may be no room for that
+	if b.outer() == nil && c.random.IntN(3) == 0 { // a binding around it may have no room for a reservation
 		b.min = min(b.budget, 2*mib)
 		args = append(args, "--min", fmt.Sprint(b.min))
 	}
@@ -164,7 +164,8 @@ func (b *box) outer() *box {
 	return b
 }
 
-// load returns the bytes that are held or reserved in a binding, without its own reservation. held is the part of them that is held.
+// load returns the bytes that the programs in a binding hold and the bindings inside it reserve. Its own reservation does not count. held
+// is what programs hold.
 func (c *churn) load(x *box) (load, held uint64) {
 	for _, b := range c.boxes {
 		for _, p := range b.programs {
@@ -186,7 +187,7 @@ func (c *churn) room(b *box) (left uint64, bound *box) {
 		bound = b.outer()
 	}
 	left = ^uint64(0)
-	slack := uint64(0) // unused bytes of reservations below x, which count in x already
+	slack := uint64(0) // unused bytes of reservations inside x, which the load of x includes
 	for x := bound; x != nil; x = x.outer() {
 		load, held := c.load(x)
 		here := min(slack, x.budget-min(held, x.budget))
@@ -199,7 +200,8 @@ func (c *churn) room(b *box) (left uint64, bound *box) {
 	return left, bound
 }
 
-// fill starts a program in a box with a binding around it. The program takes half of the bytes that are left, or all of them and not one more.
+// fill starts a program in a box with a binding around it. The program takes half of the bytes that are left, or all of them and not one
+// more.
 func (c *churn) fill(b *box) {
 	c.t.Helper()
 	left, bound := c.room(b)
@@ -247,7 +249,8 @@ func (c *churn) kill(b *box) {
 	})
 }
 
-// remove kills the programs in a box and below it, and removes these cgroups. Some bindings are closed before, the others close by themselves.
+// remove kills the programs in a box and below it, and removes these cgroups, the inner ones first. It closes about half of the bindings by
+// command before. The daemon closes the other bindings when their cgroups are gone.
 func (c *churn) remove(i int) {
 	c.t.Helper()
 	outer := c.boxes[i]
@@ -284,7 +287,7 @@ func (c *churn) nothingLeft() {
 	p.End()
 }
 
-// TestCgroupsComeAndGo does this with a few cgroups in each kind of hierarchy. TestFullThousandCgroups has a thousand.
+// TestCgroupsComeAndGo runs churnIn with a few cgroups in each kind of hierarchy. TestFullThousandCgroups runs it with a thousand.
 func TestCgroupsComeAndGo(t *testing.T) {
 	t.Parallel()
 	churnIn(t, 25)

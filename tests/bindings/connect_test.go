@@ -9,7 +9,8 @@ import (
 
 // This file kills the daemon while a process in the cgroup of a binding connects, asks, or resumes its session.
 
-// armed returns a machine with a binding of 100 MiB. Its daemon dies at a fault point if one is named (Machine.Arm).
+// armed returns a machine with a binding of 100 MiB, a user, and the binding's cgroup. The daemon is a build with fault points: after
+// Machine.Arm has named a fault point, the next daemon dies there.
 func armed(t *testing.T) (*rig.Machine, *rig.OtherUser, *rig.Cgroup) {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Binary: rig.Build(t, "faults/gpuarbd"),
@@ -19,8 +20,8 @@ func armed(t *testing.T) (*rig.Machine, *rig.OtherUser, *rig.Cgroup) {
 	return m, m.OtherUser(anne), box
 }
 
-// belongs checks that a program, which holds 40 MiB, is of the job, and that it and another program there can hold 60 MiB more together and no
-// byte beyond. Then it ends both, and the job has its whole budget again.
+// belongs checks that p, which holds 40 MiB, belongs to the job of 100 MiB: another program of the job gets 60 MiB, and then neither gets
+// one byte more. After the end of both, a new program gets the whole budget. After the close of the job, a program gets the whole device.
 func belongs(t *testing.T, m *rig.Machine, u *rig.OtherUser, box *rig.Cgroup, p *rig.Program) {
 	t.Helper()
 	beside := u.BareIn(box)
@@ -82,7 +83,7 @@ func TestKilledWhileAProcessResumes(t *testing.T) {
 			p.Want("alloc a 30M", "ok")
 			m.Kill()
 			m.Arm("GPUARB_FAULT=" + place)
-			if err := m.TryStart(); err == nil { // it dies when the process asks
+			if err := m.TryStart(); err == nil { // the daemon started, and dies when the process asks
 				p.Tell("alloc b 10M")
 				bounded.Receive(t, "the daemon dies at "+place, m.Exited())
 				m.Arm()

@@ -10,10 +10,11 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file checks what is shown of jobs of cgroups: how they were opened, and what they use with the jobs inside them.
+// This file checks what gpuarb shows of jobs of cgroups: the options with which they were opened, and the memory that they use together
+// with the jobs inside them.
 
-// TestListShowsHowItWasOpened: `gpuarb job list` shows until, on-loss and contexts, also after a restart, and is at most 80 columns
-// wide with short names.
+// TestListShowsHowItWasOpened: `gpuarb job list` shows the options until, on-loss and contexts of each job, also after a restart. A value
+// that is the default is not shown in the table, but by --json.
 func TestListShowsHowItWasOpened(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -88,14 +89,14 @@ func TestUsedWithTheJobsInside(t *testing.T) {
 	if users != 35*mib || uint64(s.Devices[0].Used) != 35*mib {
 		t.Errorf("all users use %d bytes, and the device %d: %+v", users, s.Devices[0].Used, s.Users)
 	}
-	var box2 figures.JobState
+	var boxJob figures.JobState
 	for _, j := range s.Jobs {
 		if j.Name == "box" {
-			box2 = j
+			boxJob = j
 		}
 	}
-	if box2.Inside == 0 || box2.Inside == box2.ID {
-		t.Errorf("box is inside job %d", box2.Inside)
+	if boxJob.Inside == 0 || boxJob.Inside == boxJob.ID {
+		t.Errorf("box is inside job %d", boxJob.Inside)
 	}
 	m.Kill()
 	m.Start()

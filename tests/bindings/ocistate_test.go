@@ -15,10 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file gives the hooks of an OCI runtime states that are malformed, hostile or late. A hook fails with a reason that
-// fits on a line, never waits, and leaves no job. oci_test.go has the states that are right.
+// This file runs the hooks of an OCI runtime with container states on stdin that are malformed, hostile or late. A hook fails
+// within a bounded time, with a short reason, and leaves no job. oci_test.go has valid states.
 
-// longestReason is the most bytes that a hook writes on stderr. Engines repeat it in their own messages and logs.
+// longestReason is the largest number of bytes that a hook may write to stderr. Engines repeat this text in their messages and logs.
 const longestReason = 2000
 
 // contained starts a process in a cgroup of its own, as the first process of a container.
@@ -33,7 +33,7 @@ func contained(t *testing.T, m *rig.Machine) (*rig.Cgroup, int) {
 	return box, p.Process()
 }
 
-// TestOCIHostileStates: `gpuarb job open --oci` refuses each of these states with exit code 2 and a reason.
+// TestOCIHostileStates: `gpuarb job open --oci` refuses malformed and hostile states with exit code 2 and a reason.
 func TestOCIHostileStates(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -95,8 +95,8 @@ func TestOCIHostileStates(t *testing.T) {
 	}
 }
 
-// TestOCIHooksAtOnce: hooks that run at the same time for one container open one job. With different budgets the first
-// one wins, and the others are refused.
+// TestOCIHooksAtOnce: hooks that run at the same time for one container open one job. With different budgets one hook
+// opens the job, and the others are refused.
 func TestOCIHooksAtOnce(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -139,7 +139,7 @@ func TestOCIHooksAtOnce(t *testing.T) {
 	}
 }
 
-// TestOCIHooksNeverWait: a hook ends, with a reason, although stdin stays open or the daemon has stopped.
+// TestOCIHooksNeverWait: a hook fails with a reason if stdin stays open, or if the daemon is suspended. It does not wait for them for ever.
 func TestOCIHooksNeverWait(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")

@@ -13,7 +13,7 @@ import (
 
 // This file checks the options of `gpuarb job open` that are about the programs of the job, and the bounds on jobs of cgroups.
 
-// TestStreamsOfTheJob: with --streams each process has as many streams at most, whatever it asks for.
+// TestStreamsOfTheJob: in a job that was opened with --streams, no process gets more streams than that, also after a restart of the daemon.
 func TestStreamsOfTheJob(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -39,8 +39,8 @@ func TestStreamsOfTheJob(t *testing.T) {
 	}
 }
 
-// TestPriorityOfTheJob: a request of a job with a higher --priority comes before earlier ones, also that of a program that `gpuarb run`
-// started inside, and also after a restart.
+// TestPriorityOfTheJob: a request of a job with a higher --priority is granted before earlier requests of other jobs. That also holds for a
+// program that `gpuarb run` started inside the job, and after a restart of the daemon.
 func TestPriorityOfTheJob(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -75,8 +75,8 @@ func TestPriorityOfTheJob(t *testing.T) {
 	}
 }
 
-// TestDevicesOfTheJob: programs of a job that was opened with --device get memory of these devices alone, by index and by UUID, also a
-// program of `gpuarb run` inside and after a restart.
+// TestDevicesOfTheJob: programs of a job that was opened with --device get memory only on the devices that the option names, by index or by
+// UUID. That also holds for a program of `gpuarb run` inside the job, and after a restart of the daemon.
 func TestDevicesOfTheJob(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M,400M,400M", "")
@@ -102,7 +102,7 @@ func TestDevicesOfTheJob(t *testing.T) {
 			}
 			p.End()
 		}
-		p := runIn(m, u, box) // it sees the devices of the job alone, the first of which is device 1
+		p := runIn(m, u, box) // the program sees only the devices of the job: its first is device 1
 		p.Want("alloc a 50M", "ok")
 		if held := m.HeldBy(p.PID(), 1).Bytes; held != 50*mib {
 			t.Errorf("a program of gpuarb run has %d bytes on device 1", held)
@@ -113,8 +113,8 @@ func TestDevicesOfTheJob(t *testing.T) {
 	}
 }
 
-// TestOnLoss: while no daemon answers, programs of a job get no more memory, or any amount if the job was opened with --on-loss open, in
-// both cases whatever the configuration says. When a daemon is back, the budget holds again.
+// TestOnLoss: while no daemon answers, programs of a job get no more memory. If the job was opened with --on-loss open, they get any
+// amount. The configuration changes neither. When a daemon is back, the budget holds again.
 func TestOnLoss(t *testing.T) {
 	t.Parallel()
 	for _, configured := range []string{"open", "closed"} {
@@ -157,7 +157,8 @@ func TestOnLoss(t *testing.T) {
 	}
 }
 
-// TestSixteenNested: sixteen bindings may lie in one another, in whichever order they are opened, and the innermost holds.
+// TestSixteenNested: sixteen bindings may be nested, and the innermost budget holds. A seventeenth is refused inside the innermost and
+// around the outermost, until one is closed.
 func TestSixteenNested(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")

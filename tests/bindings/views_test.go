@@ -9,8 +9,9 @@ import (
 
 // This file checks what programs inside the job of a cgroup see of other jobs, over the socket.
 
-// TestSeesItsOwnJob: the commands of a user in a bound cgroup show that job and the jobs inside it, and of other programs the sums of the
-// devices alone: no name, no command, no PID, no event. Root of the machine sees all of it there too.
+// TestSeesItsOwnJob: the commands of a user in the cgroup of a job show that job and the jobs inside it. Other programs appear only in
+// the sums of the devices: their names, commands, PIDs and events are hidden. Root sees all jobs, also from inside
+// the cgroup.
 func TestSeesItsOwnJob(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")

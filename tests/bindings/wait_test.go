@@ -9,9 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file checks opens that wait for their reservation: over restarts of the daemon, and inside other jobs of cgroups.
+// This file checks `gpuarb job open` commands that wait for their reservation: over restarts of the daemon, and inside other jobs of
+// cgroups.
 
-// waits starts an open that waits, and returns when it is in the queue.
+// waits starts a `gpuarb job open` that has to wait for its reservation, and returns when its request is in the queue.
 func waits(t *testing.T, m *rig.Machine, c *rig.Cgroup, name, memory, least string) *rig.Program {
 	t.Helper()
 	p := m.Begin(m.Gpuarb("job", "open", "--cgroup", c.Path, "--name", name, "--memory", memory, "--min", least, "--wait", "max"))
@@ -29,7 +30,7 @@ func waiting(m *rig.Machine, name string) (figures.TicketState, bool) {
 	return figures.TicketState{}, false
 }
 
-// ended waits for the end of an open, which must have succeeded.
+// ended waits for the end of a command that waits started, which must have opened its job.
 func ended(t *testing.T, p *rig.Program, name string) {
 	t.Helper()
 	if code := p.Wait(); code != 0 {
@@ -99,7 +100,8 @@ func TestWaitsOverARestart(t *testing.T) {
 	}
 }
 
-// TestGivenUpOpenLeavesNothing: an open that is ended while it waits leaves no job, also if the daemon was killed meanwhile.
+// TestGivenUpOpenLeavesNothing: a command that is killed while it waits leaves no job and no request, also if the daemon was killed before
+// it.
 func TestGivenUpOpenLeavesNothing(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -121,8 +123,8 @@ func TestGivenUpOpenLeavesNothing(t *testing.T) {
 	beside.End()
 }
 
-// TestWaitsInside: an open inside another job whose budget is full waits until there is room, in order, and is refused at once if it may
-// not wait or can never have room.
+// TestWaitsInside: an open inside another job whose budget is full waits in order until there is room. It is refused at once if it may not
+// wait, or if there can never be room.
 func TestWaitsInside(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -152,7 +154,8 @@ func TestWaitsInside(t *testing.T) {
 	inside.End()
 }
 
-// TestOpenedAroundAWaitingOne: a job that waits for its reservation is inside one that is opened around it meanwhile.
+// TestOpenedAroundAWaitingOne: while one job waits for its reservation, another job is opened for a cgroup above. The first job is then
+// inside the second, and gets no more than the second job's budget.
 func TestOpenedAroundAWaitingOne(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")

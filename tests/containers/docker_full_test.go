@@ -14,8 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file starts containers with a dockerd of its own: with the commands of docs/admin/containers.md, section "By
-// hand", and with the flags that `gpuarb run` prints. podman_full_test.go has the part that all engines share. Debian's
+// This file starts containers with a dockerd of its own. It takes the commands from docs/admin/containers.md, section
+// "By hand", and the flags that `gpuarb run` prints. podman_full_test.go has the part that all engines share. Debian's
 // docker is too old for CDI devices.
 
 // TestFullDocker runs the page's commands with docker, in an engine of the test's own.
@@ -26,7 +26,7 @@ func TestFullDocker(t *testing.T) {
 	})
 }
 
-// docker is an engine with one image.
+// docker is a running dockerd with one image. host is its address for clients.
 type docker struct{ host, image string }
 
 // words returns the first words of a command.

@@ -16,7 +16,7 @@ import (
 
 // This file builds the image of the daemon and starts it with podman. The daemon in the container serves programs of the machine.
 
-// imageWithin limits the time for the image: packages and a Debian are made for it.
+// imageWithin is the longest time for making the image, which includes building the packages and a Debian.
 const imageWithin = 30 * time.Minute
 
 // daemonImage makes the image and returns its name, and a file from which podman loads it.
@@ -43,8 +43,9 @@ func daemonImage(t *testing.T) (name, archive string) {
 	return name, archive
 }
 
-// onNode installs command and library of the image on a node, as a pod does before its containers start. The files come below
-// the folder "$0". Each file is a new one, because programs have the old one mapped.
+// onNode is a shell script that a pod could run in the daemon's image before its containers start. It copies the command and the library
+// from the image to the node's folder "$0". It renames a new file over the old one, because programs may have the old file mapped. It also
+// checks that the image has some tools and the daemon's system users.
 const onNode = `mkdir -p "$0/bin" "$0/lib/gpuarb"
 replace() { cp "/usr/$1" "$0/$1.new" && mv -f "$0/$1.new" "$0/$1"; }
 replace bin/gpuarb
@@ -72,7 +73,7 @@ func TestFullImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.must(install...)
-	first, err := os.Open(library) // so that its inode number is not used again
+	first, err := os.Open(library) // keeps the old inode, so that the new file cannot get its number
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,9 @@ func TestFullImage(t *testing.T) {
 	}
 	_, command, _ := strings.Cut(string(page), "\nsudo podman run ")
 	command, _, _ = strings.Cut(command, "\n")
-	flags := append(b.podman("run", "--env-host", "--sdnotify", "ignore"), runWords[2:]...) // the page names the network; the daemon itself tells the test that it is ready
+	// The command of the page has the flag for the network, so that [2:] leaves it out here. The daemon itself reports that it is ready, so
+	// that podman must not.
+	flags := append(b.podman("run", "--env-host", "--sdnotify", "ignore"), runWords[2:]...)
 	command = strings.NewReplacer("-v /run/gpuarb:/run/gpuarb", "-v "+b.Dir+":"+b.Dir+" -v "+sim+":"+sim+":ro", "localhost/gpuarb:0.1.0", name, "--mount none", `"$@"`).Replace(command)
 	if !strings.Contains(command, name) {
 		t.Fatalf("the page runs no such image: %s", command)

@@ -12,7 +12,8 @@ import (
 // This file installs the .rpm below a folder that has a Debian system. The package's scripts need a shell and the tools
 // of systemd, and rpm runs them in that system.
 
-// checkRPM asks rpm about the packages, installs, checks and removes them. The packages more need the first.
+// checkRPM asks rpm about the packages, installs, checks and removes them. The packages in more
+// depend on the package in file.
 func checkRPM(t *testing.T, file string, more ...string) {
 	if got := run(t, ".", "rpm", "--query", "--package", "--queryformat", "%{NAME} %{LICENSE} %{BUILDHOST}", file); !strings.HasSuffix(got, "gpuarb Apache-2.0 localhost") {
 		t.Errorf("the package is %q", got)

@@ -5,8 +5,8 @@
 # the folder OUT, as .deb and as .rpm. `make packages` calls it. The files of the package gpuarb are those that
 # tools/install.sh installs. Those of gpuarb-slurm are made from slurm/, and those of gpuarb-kube from kube/.
 # This script adds what a distribution asks of a package; the folder PACKAGE beside this script has the package's
-# description for nfpm, and its scripts. SOURCE_DATE_EPOCH is the time of all files, and VERSION the version;
-# empty: that of internal/version.
+# description for nfpm, and its scripts. SOURCE_DATE_EPOCH is the time of all files. VERSION is the version of
+# the packages; if it is empty, they have the version that internal/version names.
 set -euo pipefail
 
 : "${SOURCE_DATE_EPOCH:?the time of the files: make packages sets it to the time of the commit}"
@@ -28,8 +28,8 @@ package_version() {
     sed 's/-/+/; s/-/./g' <<<"$version"
 }
 
-# slurm_releases: prints the release of Slurm whose headers are there, as 22.05, and one that comes after all versions
-# of this release.
+# slurm_releases: prints the release of the Slurm headers that the compiler finds, for example 22.05, and the number after
+# it, 22.06. All versions of release 22.05 sort between these two.
 slurm_releases() {
     local number
     # shellcheck disable=SC2086 # the flags are words
@@ -71,7 +71,7 @@ programs() {
 # staged PACKAGE FORMAT: prints the folder with the files of a package for deb or rpm.
 staged() { echo "$build/obj/packages/$1/$2"; }
 
-# stage PACKAGE FORMAT: fills this folder.
+# stage PACKAGE FORMAT: fills the folder that staged prints.
 stage() {
     local root doc
     root=$(staged "$1" "$2")
@@ -93,8 +93,8 @@ stage() {
     debian_changelog "$1" | gzip -9n >"$doc/changelog.gz"
 }
 
-# zsh_elsewhere FOLDER: moves completions to where zsh looks for them in other distributions: only Debian has a folder of
-# its own for packages.
+# zsh_elsewhere FOLDER: moves zsh's completions from vendor-completions, which only Debian has, to site-functions, which
+# zsh reads in other distributions.
 zsh_elsewhere() {
     if [ ! -d "$1" ]; then return; fi
     mkdir "$1/site-functions"
@@ -113,7 +113,7 @@ bill() {
     if [ -e "$texts" ]; then gzip -9n "$texts"; fi
 }
 
-# debian_changelog PACKAGE: prints the changelog in Debian's format, which has the version and its time.
+# debian_changelog PACKAGE: prints a changelog in Debian's format, with one entry: the version and its time.
 debian_changelog() {
     cat <<.
 $1 ($PACKAGE_VERSION) unstable; urgency=medium

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Limits of device memory by cgroup, as release 615 has them without the kernel's controller: a
-// table of the driver. Each limit is a file in the machine's folder, named by device and by the
-// inode number of the cgroup's folder. The simulated driver does not hold them. Tests read the
-// files.
+// Limits of device memory for each cgroup, as release 615 of the driver keeps them in a table of
+// its own if the kernel has no controller for device memory. Each entry is a file in the machine's
+// folder, named by the device and by the inode number of the cgroup's folder. The simulated driver
+// stores these limits and does not enforce them. Tests read the files.
 
 #include "nvml.h"
 
@@ -17,17 +17,20 @@
 
 #define NO_LIMIT UINT64_MAX
 
+// Arguments of nvmlDeviceSetMemoryLimits_v1: a cgroup's folder, and limits in bytes.
 struct set_limits {
     const char *folder;
     unsigned long long soft, hard;
 };
 
+// Argument and results of nvmlDeviceGetMemoryLimits_v1, in bytes. used is always 0.
 struct get_limits {
     const char *folder;
     unsigned long long soft, hard, used;
 };
 
-// Writes the path of the file of a folder's limits. Returns false if the folder does not exist.
+// Writes to out the path of the file with the limits of a cgroup's folder on a device. Returns
+// false if the folder does not exist.
 static bool limit_file(int phys, const char *folder, char out[PATH_MAX]) {
     struct stat st;
     if (stat(folder, &st) || !S_ISDIR(st.st_mode))
@@ -36,8 +39,8 @@ static bool limit_file(int phys, const char *folder, char out[PATH_MAX]) {
     return true;
 }
 
-// A folder without limits has those of the nearest folder around it. If there is no such folder,
-// the limits are not found.
+// Returns the limits of the folder, or those of the nearest folder above it that has limits. If
+// none has, returns NVML_ERROR_NOT_FOUND.
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t d, struct get_limits *limits) {
     char path[PATH_MAX], around[PATH_MAX];
     DEVICE(d, s, phys);
@@ -60,6 +63,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(nvmlDevice_t d, struct get_limi
     return NVML_ERROR_NOT_FOUND;
 }
 
+// Sets the limits of a folder. A soft limit of 0 with the hard limit NO_LIMIT deletes them. The new
+// file replaces the old one in one step, so that a reader sees both limits of one call.
 EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(nvmlDevice_t d, const struct set_limits *limits) {
     char path[PATH_MAX], fresh[PATH_MAX + 4];
     DEVICE(d, s, phys);

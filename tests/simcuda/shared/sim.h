@@ -153,8 +153,8 @@ struct sim_state {
     struct sim_loan loan[SIM_MAX_LOANS];
 };
 
-// mutex.c: robust mutexes of the shared file. sim_mutex_lock returns true if the mutex's last
-// holder died with it.
+// mutex.c: robust mutexes of the shared file. sim_mutex_lock returns true if the last holder
+// died while it held the mutex.
 void sim_mutex_init(pthread_mutex_t *m);
 bool sim_mutex_lock(pthread_mutex_t *m);
 void sim_mutex_unlock(pthread_mutex_t *m);
@@ -188,9 +188,10 @@ bool sim_outlived(const struct sim_state *s, const struct sim_proc *p, int dev);
 void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 void sim_give_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 
-// paged.c: managed memory that moves. sim_managed adds bytes to what the process has of it.
-// sim_page moves up to `in` of them to the device, as far as there is room, and up to `out` away.
-// sim_evict_locked moves those of all processes away until `bytes` have room on the device.
+// paged.c: managed memory, which moves between device and host. The function sim_managed adds bytes
+// to the managed memory of the process. The function sim_page moves up to `in` bytes of it to the
+// device, if there is room, and up to `out` bytes away. The function sim_evict_locked moves managed
+// memory of all processes away until `bytes` have room on the device.
 void sim_managed(struct sim_state *s, struct sim_proc *p, int dev, int64_t bytes);
 void sim_page(struct sim_state *s, struct sim_proc *p, int dev, uint64_t in, uint64_t out);
 void sim_evict_locked(struct sim_state *s, int dev, uint64_t bytes);

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# dpkg runs this after it has removed gpuarb-kube, and again for a purge, which removes the links of
-# services that the administrator enabled.
+# dpkg runs this after it has removed gpuarb-kube, and again for a purge. A purge removes the
+# links that systemd has for each enabled service.
 set -e
 
 case $1 in

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# rpm runs this after it has installed the files. The administrator enables the services. An upgrade
-# restarts those that run.
+# rpm runs this after it has installed the files. It enables no service: the administrator does that.
+# An upgrade restarts the services that run.
 
 if [ -d /run/systemd/system ]; then
     systemctl daemon-reload || true

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # rpm runs this before it removes the files; the argument is the number of versions that stay
-# installed. Before the last one goes, it stops the services, and removes their links.
+# installed. Before it removes the last version, the script stops and disables the services.
 
 if [ "$1" -ne 0 ]; then exit 0; fi
 for unit in /usr/lib/systemd/system/gpuarb-*.service; do

@@ -14,7 +14,8 @@ esac
 systemd-sysusers gpuarb.conf
 systemd-tmpfiles --create gpuarb.conf || true # in some containers /gpu cannot be made
 
-# As Debian's own packages do it: the units are enabled once, and stay as the administrator sets them.
+# Enable the units at the first installation only, as Debian's own packages do: afterwards the
+# administrator decides.
 for unit in gpuarbd.socket gpuarbd.service; do
     deb-systemd-helper unmask "$unit" >/dev/null || true
     if deb-systemd-helper --quiet was-enabled "$unit"; then

@@ -8,9 +8,9 @@ set -e
 case $1 in
 remove)
     if [ -d /run/systemd/system ]; then systemctl --system daemon-reload >/dev/null || true; fi
-    rm -f /run/cdi/gpuarb.json     # names programs that are gone
+    rm -f /run/cdi/gpuarb.json     # it names programs that are gone
     rmdir /run/cdi 2>/dev/null || true
-    rm -rf /run/gpuarb             # has the state file, which no daemon will read any more
+    rm -rf /run/gpuarb             # it has the state file, which no daemon will read any more
     rmdir /gpu 2>/dev/null || true # fails if something is mounted there or in it
     ;;
 purge)

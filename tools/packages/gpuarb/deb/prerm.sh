@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# dpkg runs this before it removes gpuarb or unpacks another version. Before a removal it takes back
-# what `gpuarb enable` did, because programs would otherwise start without the library that they are
-# told to load, and stops the daemon. An upgrade changes nothing here: the daemon runs until postinst.
+# dpkg runs this before it removes gpuarb or unpacks another version. Before a removal it undoes
+# what `gpuarb enable` did, because programs would otherwise be told to load a library that is gone.
+# Then it stops the daemon. Before an upgrade it does nothing: postinst restarts the daemon later.
 set -e
 
 if [ "$1" != remove ]; then exit 0; fi

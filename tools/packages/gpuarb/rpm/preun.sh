@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # rpm runs this before it removes the files; the argument is the number of versions that stay
-# installed. Before the last one goes, it takes back what `gpuarb enable` did, because programs would
-# otherwise start without the library that they are told to load, and stops the daemon.
+# installed. Before it removes the last version, the script undoes what `gpuarb enable` did, because
+# programs would otherwise be told to load a library that is gone. Then it stops the daemon.
 set -e
 
 if [ "$1" -ne 0 ]; then exit 0; fi
