@@ -18,14 +18,14 @@ fi
 debs=("$build"/packages/gpuarb_*.deb "$build"/packages/gpuarb-kube_*.deb)
 version=$(dpkg-deb --field "${debs[0]}" Version)
 
+trap 'rm -rf --one-file-system "$root" "$context"' EXIT
 # The scripts of the package gpuarb need the programs of these two parts of systemd.
 tools/fresh-root.sh --make "$root" systemd-standalone-sysusers,systemd-standalone-tmpfiles
-trap 'rm -rf --one-file-system "$root" "$context"' EXIT
 cp "${debs[@]}" "$root/tmp/"
 chroot "$root" sh -c 'DEBIAN_FRONTEND=noninteractive dpkg --install /tmp/*.deb' >"$build/obj/image.log" 2>&1 ||
     { cat "$build/obj/image.log" >&2 && exit 1; }
 # Keep the licences of all packages, /usr/share/doc/*/copyright, and the documents of gpuarb.
-find "$root/usr/share/doc" -type f ! -name copyright ! -path '*/gpuarb*' -delete
+find "$root/usr/share/doc" -type f ! -name copyright ! -path "$root/usr/share/doc/gpuarb*" -delete
 find "$root/usr/share/doc" -type d -empty -delete
 rm -rf "$root"/tmp/* "$root"/usr/share/{man,info,locale,bash-completion,zsh,fish}/* "$root"/var/{lib/apt/lists,cache,log}/*
 
