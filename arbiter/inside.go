@@ -9,11 +9,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file puts jobs inside jobs of cgroups (bindings). In the ledger, the budget of the inner job lies below the budget of the outer
-// job, so that limits and reservations nest. open.go calls it for new jobs, jobs.go for jobs that are enclosed later, end.go when an
-// outer job ends, and copy.go when it copies the arbiter.
+// This file puts jobs inside jobs of cgroups (bindings). In the ledger, the budget of the inner job is then a child of the budget of the
+// outer job: what the inner job uses and reserves counts in both.
+//
+// A new job is put inside by open.go, and an open job by jobs.go, when a binding is opened around it. When an outer job ends, end.go moves
+// the inner jobs out. A copy of the arbiter has its jobs put inside by copy.go.
 
-// putInside puts j, which holds nothing yet, inside another job. It does nothing if that job is nil.
+// putInside puts j, a new job that holds nothing yet, inside the job in. It does nothing if in is nil.
 func (j *job) putInside(ledger *accounting.Ledger, in *job) {
 	if in == nil {
 		return
@@ -25,9 +27,9 @@ func (j *job) putInside(ledger *accounting.Ledger, in *job) {
 	}
 }
 
-// moveInside moves j, with everything below it, inside another job; nil: inside none. It takes the budget of j out of the shared budget,
-// and moves it. If j is now inside none, link puts the budget below the shared budget of j's rule. Then moveInside publishes the new limits,
-// and reclaims what exceeds the limits of a budget around j.
+// moveInside moves j, and all jobs inside it, into the job in; nil: out of all jobs. It first removes the budget of j from the budget that
+// j shares by its rule, and then makes it a child of in's budget. If in is nil, link puts the budget of j into the shared budget of its
+// rule again. At the end moveInside publishes the new limits, and recalls unused credit if a budget around j is exceeded.
 func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 	if old := j.around; old != nil {
 		old.inside = slices.DeleteFunc(old.inside, func(x *job) bool { return x == j })
@@ -41,7 +43,7 @@ func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 		in.inside = append(in.inside, j)
 	}
 	if err := a.ledger.MoveBudget(j.budget, up); err != nil {
-		panic("arbiter: " + err.Error()) // cannot happen: the daemon never moves a job into one below it
+		panic("arbiter: " + err.Error()) // cannot happen: the daemon never moves a job into a job inside it
 	}
 	a.changed()
 	a.link(j)
@@ -59,8 +61,8 @@ func (a *Arbiter) moveInside(now time.Time, j, in *job) {
 	}
 }
 
-// moveContexts charges the contexts of j, and of the jobs inside it, to the budgets or to the device alone, as the jobs now around them say. It
-// does the same with the headroom of their reservations.
+// moveContexts charges the contexts of j, and of the jobs inside it, again. The jobs now around them decide whether contexts count in
+// budgets or against the device alone. moveContexts also computes again the headroom for contexts that their reservations keep.
 func (a *Arbiter) moveContexts(now time.Time, j *job) {
 	reserve := func(b *accounting.Budget) {
 		for _, d := range a.devices {
@@ -83,8 +85,8 @@ func (a *Arbiter) moveContexts(now time.Time, j *job) {
 	}
 }
 
-// moveUse takes what j and the jobs inside it use out of the sums of the jobs around j, and adds it to those of in and of the jobs around in;
-// nil: of none. The peaks stay.
+// moveUse subtracts what j and the jobs inside it use from the sums of the jobs around j. It adds the same to the sums of in, unless in is
+// nil, and of the jobs around in. The jobs around j keep the peaks that they had.
 func (j *job) moveUse(in *job) {
 	for _, u := range j.used {
 		used, overhead, assumed := u.whole.used.used, u.whole.overhead.used, u.whole.assumed.used
@@ -101,7 +103,7 @@ func (j *job) moveUse(in *job) {
 	}
 }
 
-// leaveInside moves the jobs inside j, which ends, to the job around j.
+// leaveInside moves the jobs inside j, which ends, into the job around j, or out of all jobs if there is none.
 func (a *Arbiter) leaveInside(now time.Time, j *job) {
 	for _, in := range slices.Clone(j.inside) {
 		a.moveInside(now, in, j.around)
@@ -111,7 +113,7 @@ func (a *Arbiter) leaveInside(now time.Time, j *job) {
 	}
 }
 
-// limitsDevices reports whether the jobs inside j may use only j's devices. It returns false for nil.
+// limitsDevices reports whether j, or a job around j, was opened for some devices only. It returns false if j is nil.
 func (j *job) limitsDevices() bool {
 	for ; j != nil; j = j.around {
 		if j.devices != nil {
@@ -121,7 +123,8 @@ func (j *job) limitsDevices() bool {
 	return false
 }
 
-// only returns the devices of from that j and each job around j may use. It returns an error if r names a device that they may not use.
+// only returns the devices of from that j, and each job around j, may use. It returns an error if r asks for another device by its
+// number, unless r leaves the choice among its devices to the arbiter (Emptiest).
 func (j *job) only(r JobRequest, from []*device) (fit []*device, err error) {
 	for _, d := range from {
 		switch {
@@ -134,7 +137,7 @@ func (j *job) only(r JobRequest, from []*device) (fit []*device, err error) {
 	return fit, nil
 }
 
-// usesAround reports whether j, and each job around j, may use a device.
+// usesAround reports whether j, and each job around j, may use a device. It returns true if j is nil.
 func (j *job) usesAround(d *device) bool {
 	for ; j != nil; j = j.around {
 		if !j.uses(d) {

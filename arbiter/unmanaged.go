@@ -8,17 +8,21 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file charges the jobs of cgroups (bindings) with the memory of their processes that use a device without a lease. observe.go finds
-// these processes by readings. In the ledger, such bytes count against the budget of the job, and so against the device. The capacity of the
-// device falls only by the other unmanaged bytes. So no byte counts twice, and the bytes are inside the reservation of the job. A charge takes back no grant, and ends with the next reading that does not show the process.
+// This file charges the jobs of cgroups (bindings) with the memory of their unmanaged processes. An unmanaged process uses a device
+// without a lease. Package arbiter finds such processes in the readings of the device (observe.go).
+//
+// In the ledger, their bytes count against the budget of the job, within its reservation, and so against the device. Bytes of other
+// unmanaged processes reduce the capacity of the device instead. So no byte counts twice. A charge withdraws no grant. It ends with the
+// first reading that does not show the process.
 
-// chargesUnmanaged reports whether memory of the job's processes without a lease counts against the job's budget. For jobs of programs it
-// does not, because no limit of the kernel says which processes belong to them.
+// chargesUnmanaged reports whether the memory of the job's unmanaged processes counts against the job's budget. It counts for jobs of
+// cgroups alone, because only there the kernel says which processes belong to the job.
 func (a *Arbiter) chargesUnmanaged(j *job) bool {
 	return a.policy.ChargeUnmanaged && j.request.Cgroup != ""
 }
 
-// chargeUnmanaged sets the charges of jobs on a device to what the unmanaged processes use that are marked as charged.
+// chargeUnmanaged computes the charge of each job on a device: the sum of the job's unmanaged processes that are marked as charged. It
+// changes the charges that differ.
 func (a *Arbiter) chargeUnmanaged(now time.Time, d *device) {
 	sums := make(map[*job]accounting.Bytes)
 	for i := range d.unmanagedBy {
@@ -42,7 +46,8 @@ func (a *Arbiter) chargeUnmanaged(now time.Time, d *device) {
 	a.updateCapacity(now, d)
 }
 
-// chargeJob sets the charge of one job on a device. If a budget is then exceeded, it recalls idle credit below that budget.
+// chargeJob sets the charge of one job on a device. If that exceeds the budget of the job, or of a job around it, it recalls the unused
+// credit of the programs that belong to that budget.
 func (a *Arbiter) chargeJob(now time.Time, d *device, j *job, n accounting.Bytes) {
 	_ = a.ledger.ChargeBudget(j.budget, d.Index, n) // the device exists
 	a.changed()
@@ -63,8 +68,8 @@ func (a *Arbiter) chargeUnmanagedAgain(now time.Time) {
 	}
 }
 
-// unchargeUnmanaged ends the charge for a process that now has a lease on the device, because its lease is charged with what it allocates.
-// Until the next reading, what it used before counts against the device alone.
+// unchargeUnmanaged ends the charge for a process that now has a lease on the device, because the lease is charged with what the process
+// allocates. Until the next reading, the bytes that it used before count against the device alone.
 func (a *Arbiter) unchargeUnmanaged(now time.Time, d *device, p *rules.Process) {
 	for i := range d.unmanagedBy {
 		if u := &d.unmanagedBy[i]; u.Charged && u.PID == p.PID && u.StartTicks == p.StartTicks {
@@ -74,7 +79,8 @@ func (a *Arbiter) unchargeUnmanaged(now time.Time, d *device, p *rules.Process) 
 	}
 }
 
-// dropUnmanagedOf ends the charges of a job whose budget was closed. Its unmanaged processes then count against their devices alone.
+// dropUnmanagedOf ends the charges of a job whose budget was closed, and whose charge the ledger has removed. Its unmanaged processes
+// then count against their devices alone.
 func (a *Arbiter) dropUnmanagedOf(now time.Time, j *job) {
 	for _, d := range a.devices {
 		if d.unmanagedOf[j] == 0 {
@@ -90,7 +96,7 @@ func (a *Arbiter) dropUnmanagedOf(now time.Time, j *job) {
 	}
 }
 
-// countsIn reports whether the memory of an unmanaged process counts against a budget.
+// countsIn reports whether the memory of an unmanaged process counts against a budget: that of its job, or one above that.
 func (a *Arbiter) countsIn(u *figures.UnmanagedState, of *accounting.Budget) bool {
 	j := a.jobs[JobID(u.Job)]
 	if !u.Charged || j == nil {

@@ -1,7 +1,7 @@
 package daemon
 
-// This file answers requests for jobs of cgroups: `gpuarb job open` and `gpuarb job close`. bindings.go
-// finds the processes of such jobs, and closes the jobs whose cgroup is gone or idle; jobopen.go answers requests for jobs of programs.
+// This file opens and closes jobs of cgroups (bindings) on request, as `gpuarb job open` and `gpuarb job close` send it. bindings.go
+// finds the processes of such jobs. It also closes the jobs whose cgroup is gone or idle. jobopen.go opens jobs of programs.
 
 import (
 	"errors"
@@ -55,7 +55,7 @@ func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 }
 
-// openBinding opens the job of a cgroup. waits: the job waits for its reservation, and bindDecidedLocked replies later.
+// openBinding opens the job of the cgroup at. If waits is true, the job waits for its reservation, and bindDecidedLocked replies later.
 func (d *Daemon) openBinding(cl *client, h ipc.Header, r *ipc.BindRequest, at *binding, proc rules.Process) (rep ipc.JobOpenReply, waits bool, err error) {
 	own, err := procfacts.Here.Cgroups(cl.conn.Peer().PID)
 	if err != nil {
@@ -91,8 +91,8 @@ func (d *Daemon) openBinding(cl *client, h ipc.Header, r *ipc.BindRequest, at *b
 	return d.bindReplyLocked(j), false, nil
 }
 
-// sameBindingLocked returns the open job of the cgroup that a request names, so that an opener may repeat its request. It
-// returns nil if the cgroup has no job, and an error if the job differs from the request or still waits.
+// sameBindingLocked returns the job that the cgroup of a request has already, so that an opener may repeat its request. It
+// returns nil if the cgroup has no job. It returns an error if the job has other options than the request, or still waits.
 func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error) {
 	j := d.bindings[at.path]
 	if j == nil {
@@ -122,7 +122,7 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 }
 
 // checkBindingLocked returns an error if the job of a cgroup may not be opened. own are the cgroups of the opener.
-// It notes in at whether the opener itself is in the job of a cgroup.
+// It sets at.inside: whether the opener itself runs in the job of a cgroup.
 func (d *Daemon) checkBindingLocked(cl *client, r *ipc.BindRequest, at *binding, own []string) error {
 	name := r.Name.String()
 	for _, j := range d.bindings {
@@ -167,7 +167,7 @@ func (d *Daemon) mayBindLocked(cl *client, path string, own []string) (outer *jo
 	return nil, refused(ipc.StatusPermission, "process %d is in the job of cgroup %s: it may open and close only jobs of cgroups below that cgroup", cl.conn.Peer().PID, outer.bound.path)
 }
 
-// bindingRecord returns the record of the job that a request asks for.
+// bindingRecord returns the record, for the state file, of the job that a request asks for.
 func bindingRecord(r *ipc.BindRequest, uid, gid uint32, token ipc.Token) statefile.Job {
 	q := &r.Job
 	record := statefile.Job{Run: 1, Token: token, UID: uid, GID: gid, Flags: q.Flags &^ (ipc.JobProcessor | ipc.JobNoWait | ipc.JobRetry), Streams: q.Streams,
@@ -179,7 +179,7 @@ func bindingRecord(r *ipc.BindRequest, uid, gid uint32, token ipc.Token) statefi
 	return record
 }
 
-// openWithin returns how long the opening of a cgroup's job may wait, as the arbiter takes it.
+// openWithin converts the longest wait of a request for the arbiter.
 func openWithin(millis uint64) time.Duration {
 	if millis == ipc.NoLimit {
 		return rules.NoTimeout
@@ -209,7 +209,7 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-// terms says how the job of the cgroup was opened, for snapshots.
+// terms returns the options with which the job of the cgroup was opened, for snapshots.
 func (b *binding) terms() figures.BoundTerms {
 	t := figures.BoundTerms{Until: figures.UntilGone, OnLoss: figures.LossClosed, Contexts: figures.ContextsOutside}
 	switch b.until {
@@ -227,8 +227,9 @@ func (b *binding) terms() figures.BoundTerms {
 	return t
 }
 
-// addBindingLocked adds the job of a cgroup to the arbiter, and writes its records. Until commitBindingLocked commits
-// them, they count as free. The next daemon uses them only for an open that still waits (recoverqueue.go).
+// addBindingLocked adds the job of a cgroup to the arbiter, and writes the two records of the job to the state file. Until
+// commitBindingLocked commits them, they count as free. If the daemon ends before, the next daemon uses them only for an open that still
+// waits (recoverqueue.go).
 func (d *Daemon) addBindingLocked(opener ipc.Peer, h ipc.Header, r *ipc.BindRequest, at *binding, proc rules.Process,
 	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
@@ -260,7 +261,7 @@ func (d *Daemon) addBindingLocked(opener ipc.Peer, h ipc.Header, r *ipc.BindRequ
 	return j, info, nil
 }
 
-// commitBindingLocked records the job of a cgroup. From here on it survives the daemon.
+// commitBindingLocked commits the records of a cgroup's job, which now has its reservation. From here on the job survives the daemon.
 func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
 	d.commitJobLocked(j, info)
 	j.bound.used = d.now()
@@ -271,8 +272,8 @@ func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
 	signal(d.driver.wake)
 }
 
-// noteBindingLocked writes the record of the cgroup of a job, and does not commit it. While the open waits, the job in
-// this record has the opener's process, the number of the request, and the longest wait.
+// noteBindingLocked writes the record of a binding, without committing it. This record has the cgroup, and a copy of the job's record.
+// While the open waits, the copy also has the opener's process, the number of the request, and the longest wait.
 func (d *Daemon) noteBindingLocked(b *binding, record *statefile.Job, opener ipc.Peer, h ipc.Header, waitMillis uint64) error {
 	index, row, err := d.file.Bindings.New()
 	if err != nil {
@@ -293,12 +294,13 @@ func (d *Daemon) noteBindingLocked(b *binding, record *statefile.Job, opener ipc
 	return nil
 }
 
-// tooManyBindings returns the refusal of one more job of a cgroup than there may be.
+// tooManyBindings returns the refusal of an open when the number of cgroups' jobs has reached its limit.
 func tooManyBindings() error {
 	return refused(ipc.StatusTooMany, "%d cgroups have jobs, the most that there can be: close some (`gpuarb job list` lists them)", statefile.MaxBindings)
 }
 
-// bindReplyLocked returns the reply to the opener, without the token: the job's processes are found by their cgroup.
+// bindReplyLocked returns the reply to the opener. It leaves out the token, because processes do not join this job by a token:
+// the daemon finds them by their cgroup.
 func (d *Daemon) bindReplyLocked(j *job) ipc.JobOpenReply {
 	rep := d.openReplyLocked(j)
 	rep.Job = ipc.Token{}
@@ -322,7 +324,7 @@ func (cl *client) bindDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (r
 	return receipt{job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
 }
 
-// unbind closes the job of a cgroup, and returns what its programs have used.
+// unbind closes the job that a request names by its ID, cgroup, name or container, and returns what its programs have used.
 func (cl *client) unbind(r *ipc.UnbindRequest) (rep ipc.AccountReply, err error) {
 	d, peer := cl.d, cl.conn.Peer()
 	if !peer.Privileged {

@@ -1,7 +1,7 @@
 package daemon
 
-// This file has the jobs of cgroups (bindings): which process belongs to which, and how a binding ends by itself.
-// bind.go answers requests for them; jobs.go has the life of a job in general. hello.go asks for the job of a client.
+// This file finds the job of a cgroup (a binding) to which a process belongs, for hello.go. It also closes a binding whose cgroup is gone
+// or idle. Requests to open and close bindings are in bind.go, and the life of a job in general is in jobs.go.
 //
 // The identity of a cgroup is its path and the inode number of its folder. If a folder is removed and made again, the new
 // cgroup does not get the job. With UntilClosed the path alone is the identity, and the new cgroup gets the job.
@@ -20,10 +20,10 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// maxNested is the number of bindings that may lie in one another.
+// maxNested is the greatest number of bindings on one path, each inside the one before.
 const maxNested = 16
 
-// hierarchyOf returns the index of the mount point below which a path lies; -1: it lies below none.
+// hierarchyOf returns the index of the mount point that is above a path; -1: the path is below no mount point.
 func hierarchyOf(points []string, path string) int {
 	return slices.IndexFunc(points, func(point string) bool { return strings.HasPrefix(path, point+"/") })
 }
@@ -55,7 +55,8 @@ func locateCgroup(text string) (*binding, error) {
 	return nil, rules.Wrong(rules.ErrRange, "there is no cgroup %s in any hierarchy: make the cgroup before you open its job", path)
 }
 
-// bindingOfLocked returns the job of the deepest binding around these cgroups; nil: none is around them.
+// bindingOfLocked returns the job of the deepest binding that has one of the cgroups of in, or a cgroup above it; nil: there is no such
+// binding. The job may still wait for its reservation.
 func (d *Daemon) bindingOfLocked(in func(yield func(string) bool)) (deepest *job) {
 	if len(d.bindings) == 0 {
 		return nil
@@ -75,7 +76,7 @@ func (d *Daemon) bindingOfLocked(in func(yield func(string) bool)) (deepest *job
 }
 
 // jobOfProcessLocked returns the job of a client. token is the job that the client's environment names. A client in the
-// cgroup of a binding belongs to the binding's job, unless token names a job inside that one.
+// cgroup of a binding belongs to the binding's job, unless token names a job inside the binding's job.
 func (d *Daemon) jobOfProcessLocked(token ipc.Token, peer ipc.Peer, proc *rules.Process) (arbiter.JobID, error) {
 	j := d.bindingOfLocked(proc.Cgroups)
 	switch {
@@ -97,7 +98,7 @@ func idOf(j *job) arbiter.JobID {
 	return j.id
 }
 
-// isInside reports whether j is inside the job of a cgroup, at any depth. It returns false if j is nil.
+// isInside reports whether j is inside the job of, at any depth. It returns false if j is nil.
 func (j *job) isInside(of *job) bool {
 	for ; j != nil; j = j.around {
 		if j.around == of {
@@ -107,8 +108,9 @@ func (j *job) isInside(of *job) bool {
 	return false
 }
 
-// narrowLocked lowers the limit that a client asks for to the budget of the job that its environment names, if the client
-// belongs to the job of a cgroup instead. Of a number of bytes and a share of the device, the job's budget counts.
+// narrowLocked limits a client in the cgroup of a binding to the budget of the job that its environment names, although the client does
+// not belong to that job. If the client asks for a lower limit itself, that stays. A number of bytes and a share of the device
+// are not compared: then the job's budget replaces the client's limit.
 func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbiter.JobID) {
 	j := d.jobs[h.Job]
 	if j == nil || j.id == belongs {
@@ -125,8 +127,9 @@ func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbite
 	}
 }
 
-// enterBindingLocked moves jobs into the binding j after j was opened or recovered. These are the bindings of cgroups
-// below j, also those that still wait for their reservation, and the jobs of programs that run in j's cgroup already. Jobs at deeper levels move along with theirs.
+// enterBindingLocked moves open jobs into the binding j after j was opened or recovered. It moves the bindings of cgroups below j, even if
+// they still wait for their reservation. It also moves the jobs of programs that already run in j's cgroup. Jobs inside a moved job stay
+// inside that job.
 func (d *Daemon) enterBindingLocked(j *job) {
 	for _, in := range d.bindings {
 		if in != j && in.around == j.around && accounting.InCgroup(in.bound.path, j.bound.path) {
@@ -142,7 +145,7 @@ func (d *Daemon) enterBindingLocked(j *job) {
 	}
 }
 
-// aroundLocked returns the open job of the deepest binding around a cgroup, without that of the cgroup itself.
+// aroundLocked returns the job of the deepest binding of a cgroup above path. It skips jobs that still wait for their reservation.
 func (d *Daemon) aroundLocked(path string) *job {
 	j := d.bindingOfLocked(func(yield func(string) bool) { yield(filepath.Dir(path)) })
 	for j != nil && !j.open {
@@ -151,8 +154,8 @@ func (d *Daemon) aroundLocked(path string) *job {
 	return j
 }
 
-// checkBindings closes the jobs of cgroups whose folders are gone or were made again, and of those that were idle for
-// too long. If in is given, it checks only bindings around these cgroups, and only their folders.
+// checkBindings closes bindings whose folder is gone or was made again, and bindings that were idle for too long. If cgroups are given,
+// it checks only their bindings and those of cgroups above, and closes none of them for being idle.
 func (d *Daemon) checkBindings(in ...string) {
 	ended := map[*job]string{}
 	for j, b := range d.bindingsAround(in) {
@@ -185,10 +188,12 @@ func (d *Daemon) checkBindings(in ...string) {
 	}
 }
 
-// gone reports whether the folder of the cgroup is gone, or was made again, in all hierarchies.
+// gone reports whether no hierarchy has the folder of the cgroup any more: it was removed, or removed and made again. It returns false if
+// the hierarchies cannot be read.
 func (b *binding) gone() bool { return b.where() == "" && hierarchies() != nil }
 
-// where returns the present path of the cgroup's folder; "": there is none. The mount at which it was found may have gone alone.
+// where returns the present path of the cgroup's folder; "": the folder is gone. It looks below all mount points, because the mount in
+// which the folder was found may be gone while the cgroup still exists.
 func (b *binding) where() string {
 	if inodeAt(b.dir) == b.folder {
 		return b.dir
@@ -201,8 +206,8 @@ func (b *binding) where() string {
 	return ""
 }
 
-// bindingsAround returns copies of the bindings around these cgroups, or of all bindings if in is nil. The copies can be
-// read without the lock.
+// bindingsAround returns copies of the bindings of the cgroups in, and of cgroups above them; of all bindings if in is nil. The copies can
+// be read without the lock.
 func (d *Daemon) bindingsAround(in []string) map[*job]binding {
 	d.lock()
 	defer d.unlock()
@@ -233,7 +238,8 @@ func (d *Daemon) closeBindingLocked(j *job) {
 	d.endRunnerLocked(j)
 }
 
-// populated reports whether a process is in the cgroup or below it. It returns true if that cannot be read.
+// populated reports whether a process is in the cgroup, or in a cgroup below it, in the hierarchy in which the folder was found. It
+// returns true if that cannot be read.
 func (b *binding) populated() bool {
 	dir := b.where()
 	if dir == "" {
@@ -248,7 +254,7 @@ func (b *binding) populated() bool {
 			return err
 		}
 		if err != nil || !e.IsDir() {
-			return nil // the cgroup may just have been removed
+			return nil // not a folder, or a cgroup that was just removed
 		}
 		if procs, err := os.ReadFile(filepath.Join(at, "cgroup.procs")); err == nil && len(procs) > 0 {
 			return found
@@ -258,7 +264,8 @@ func (b *binding) populated() bool {
 	return err != nil
 }
 
-// nestedLocked returns the length of the longest chain of nested bindings through path, if a binding is opened there.
+// nestedLocked returns how many bindings would be inside each other on the longest path through the cgroup path, if a binding of that
+// cgroup were opened.
 func (d *Daemon) nestedLocked(path string) (deepest int) {
 	depth := func(at string) (n int) {
 		for ; at != "/"; at = filepath.Dir(at) {

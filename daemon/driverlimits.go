@@ -1,13 +1,13 @@
 package daemon
 
-// This file gives the budgets of cgroups' jobs to package secondwall if driver_limits is on. The package makes them limits of
-// the kernel or the vendor's driver.
+// This file passes the budgets of cgroups' jobs to package secondwall if driver_limits is on. The package sets them as limits of
+// the kernel or of the vendor's driver.
 //
-// Callers: loops.go each second; bind.go, jobs.go and lock.go when a job was opened or closed, or a context was granted. The results
-// are shown by snapshots.go.
+// A loop in loops.go calls it each second. That loop is woken at once, by bind.go, jobs.go and lock.go, when a job was opened or closed, or
+// a context was granted. The results are shown in snapshots (snapshots.go).
 //
-// A driver may hang. So the work for each device runs in a goroutine of its own that Stop does not wait for, and no device is
-// asked again before that goroutine has ended.
+// A driver may hang. So the work for each device runs in a goroutine of its own, which Stop does not wait for. No second goroutine
+// begins for a device before the first one has ended.
 
 import (
 	"cmp"
@@ -25,11 +25,11 @@ import (
 	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
-// driverPatience is how long the kernel or a driver may take for the limits of a device before that is shown as a failure.
+// driverPatience is the time after which a device that has not answered is shown as a failure. The goroutine for that device continues.
 const driverPatience = 5 * time.Second
 
-// settleDriverLimits starts the work for each device. If driver_limits is off, it puts back what an earlier configuration or daemon
-// has set, and then does nothing.
+// settleDriverLimits starts the work for each device, and returns the time of the next call. If driver_limits is off, the work is to
+// put back the limits that were set while it was on, perhaps by an earlier daemon. After that the function does nothing.
 func (d *Daemon) settleDriverLimits() <-chan time.Time {
 	again := d.after(readEvery)
 	on := d.config.Load().DriverLimits
@@ -66,14 +66,15 @@ func (d *Daemon) settleDriverLimits() <-chan time.Time {
 	return again
 }
 
-// mustSettleLocked reports whether a device must be asked: it has a limit or gets one, or it was not asked yet. A device on which
-// nothing is held must be able to sleep.
+// mustSettleLocked reports whether there is work for a device: it has a limit or gets one, or its abilities are not known yet. Other
+// devices are left alone, so that they can sleep.
 func (d *Daemon) mustSettleLocked(dev inventory.Device, rooms []arbiter.CgroupRoom) bool {
 	_, asked := d.driver.on[dev.Index]
 	return len(rooms) > 0 || !asked || d.driver.walls.Has(d.wallDevice(dev))
 }
 
-// openWalls opens the records. Only the goroutine of settleDriverLimits calls it.
+// openWalls opens the file with the records of original limits, unless it is open. Only the goroutine of settleDriverLimits calls it, so
+// that it may read d.driver.walls without the lock.
 func (d *Daemon) openWalls() {
 	if d.driver.walls != nil {
 		return
@@ -93,7 +94,7 @@ func (d *Daemon) openWalls() {
 	d.driver.walls = secondwall.New(records)
 }
 
-// cgroupRoots returns the roots of the hierarchies in which the kernel's files and the driver's cgroups are.
+// cgroupRoots returns the mount points of the cgroup v2 hierarchies: the kernel and the driver have no limits in those of v1.
 func (d *Daemon) cgroupRoots() []string {
 	if d.paths.sysfs != "" {
 		return []string{filepath.Join(d.paths.sysfs, "fs", "cgroup")}
@@ -101,7 +102,7 @@ func (d *Daemon) cgroupRoots() []string {
 	return hierarchiesOf("cgroup2")
 }
 
-// settleDevice makes the limits of one device those of the jobs.
+// settleDevice sets the limits of one device as rooms say, and stores the results. It runs without the lock while a driver may hang.
 func (d *Daemon) settleDevice(dev inventory.Device, roots []string, rooms []arbiter.CgroupRoom) {
 	defer d.catchPanic(nil)
 	targets := make([]secondwall.Target, len(rooms))
@@ -117,7 +118,7 @@ func (d *Daemon) settleDevice(dev inventory.Device, roots []string, rooms []arbi
 	}
 }
 
-// wallDevice returns a device as package secondwall knows it.
+// wallDevice converts a device for package secondwall.
 func (d *Daemon) wallDevice(dev inventory.Device) secondwall.Device {
 	device := secondwall.Device{UUID: dev.UUIDBytes, PCI: dev.PCI}
 	if dev.Vendor == "nvidia" {
@@ -126,7 +127,8 @@ func (d *Daemon) wallDevice(dev inventory.Device) secondwall.Device {
 	return device
 }
 
-// wallOf returns the limit for a number of bytes, on a device with total bytes (0: unknown).
+// wallOf returns the limit for a number of bytes, rounded up, on a device with total bytes (0: unknown). A limit of the whole device
+// becomes no limit.
 func wallOf(bytes accounting.Bytes, total uint64) uint64 {
 	limit := uint64(bytes.Plus(secondwall.Granule-1)) / secondwall.Granule * secondwall.Granule
 	if total != 0 && limit >= total {
@@ -135,7 +137,7 @@ func wallOf(bytes accounting.Bytes, total uint64) uint64 {
 	return limit
 }
 
-// vendorDriver is the driver of one device.
+// vendorDriver passes the calls of package secondwall for one device to the inventory.
 type vendorDriver struct {
 	machine machine
 	index   int
@@ -153,7 +155,8 @@ func (v vendorDriver) SetLimits(dir string, soft, hard uint64) error {
 	return v.machine.SetMemoryLimits(v.index, dir, soft, hard)
 }
 
-// noteDriverLimitsLocked stores the results of a device. A failure becomes an event when it begins, or when its reason changes.
+// noteDriverLimitsLocked replaces the stored results of a device. results has the results for rooms in the same order, and then the
+// limits that could not be put back. A failure becomes an event when it begins, and when its reason changes.
 func (d *Daemon) noteDriverLimitsLocked(device int, rooms []arbiter.CgroupRoom, by secondwall.By, why error, results []secondwall.Result) {
 	is := driverDevice{by: by, fail: oneLine(why)}
 	now := map[wallKey]secondwall.Result{}
@@ -181,7 +184,7 @@ func (d *Daemon) noteDriverLimitsLocked(device int, rooms []arbiter.CgroupRoom, 
 	d.driver.on[device] = is
 }
 
-// addDriverLimitsLocked adds to a snapshot who holds the budgets of cgroups' jobs.
+// addDriverLimitsLocked adds to a snapshot whether the library alone, the kernel or the driver holds the budgets of cgroups' jobs.
 func (d *Daemon) addDriverLimitsLocked(s *figures.Snapshot) {
 	on := d.config.Load().DriverLimits
 	for i := range s.Devices {
@@ -198,7 +201,7 @@ func (d *Daemon) addDriverLimitsLocked(s *figures.Snapshot) {
 	}
 }
 
-// driverDeviceLocked returns who can hold limits on a device, and what fails there.
+// driverDeviceLocked returns whether the kernel or the driver can hold limits on a device, and what fails there; "": nothing.
 func (d *Daemon) driverDeviceLocked(index int, on bool) (who figures.DriverLimits, fail string) {
 	is, known := d.driver.on[index]
 	switch {
@@ -218,7 +221,8 @@ func (d *Daemon) driverDeviceLocked(index int, on bool) (who figures.DriverLimit
 	return figures.DriverLimitsNone, is.fail
 }
 
-// addJobLimitLocked adds who holds the budget of a cgroup's job on a device.
+// addJobLimitLocked adds to the state of a cgroup's job on one device whether the library alone, the kernel or the driver holds the
+// budget, and the limit in force.
 func (d *Daemon) addJobLimitLocked(cgroup string, to *figures.JobDeviceState, on bool) {
 	to.HeldBy = figures.HeldByLibrary
 	r, known := d.driver.of[wallKey{cgroup, to.Device}]

@@ -1,7 +1,7 @@
 package daemon
 
-// This file recovers the jobs of cgroups from the state file. recover.go calls it before it recovers other jobs, which
-// may be inside one of these.
+// This file recovers the jobs of cgroups (bindings) from the state file. recover.go calls it before it recovers other jobs, because
+// those may be inside a binding. A binding has two records: that of the job, and that of the cgroup, which has a copy of the first.
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// recoverBindingsLocked recovers all jobs of cgroups, those around others first. It frees records that make no sense.
-// It returns the indices of the jobs' records.
+// recoverBindingsLocked recovers all jobs of cgroups, outer jobs before the jobs inside them. It frees the records of bindings that
+// cannot be recovered. It returns the indices of the jobs' records that it has used.
 func (d *Daemon) recoverBindingsLocked() map[int]bool {
 	var rows []int
 	d.file.Bindings.Each(func(i int, _ *statefile.Binding) { rows = append(rows, i) })
@@ -36,7 +36,7 @@ func (d *Daemon) recoverBindingsLocked() map[int]bool {
 	return done
 }
 
-// recoverBindingLocked recovers the job of one cgroup, and returns the index of the job's record.
+// recoverBindingLocked recovers the binding in record i, and returns the index of the job's record. ok: the job was recovered.
 func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	row := d.file.Bindings.At(i)
 	path := row.PathOf()
@@ -70,20 +70,22 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	return index, true
 }
 
-// bindingIn returns the cgroup in a record.
+// bindingIn converts record i of the bindings.
 func (d *Daemon) bindingIn(i int) *binding {
 	row := d.file.Bindings.At(i)
 	return &binding{path: row.PathOf(), folder: row.Folder, until: row.Until, idle: time.Duration(min(row.IdleMillis, maxWaitMillis)) * time.Millisecond,
 		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, allows: row.Flags & ipc.BindAllowsAll, container: row.ContainerOf(), row: i}
 }
 
-// boundProcess returns the facts of a recorded opener with which the job of a cgroup was opened.
+// boundProcess returns what the record of a cgroup's job says of the process that opened it. Only root opens such jobs, so that the process
+// counts as privileged.
 func (d *Daemon) boundProcess(path string, r *statefile.Job) rules.Process {
 	return rules.Process{UID: r.UID, GID: r.GID, User: d.inv.UserName(r.UID), Privileged: true, Namespace: home().PID, Cgroup: path,
 		Command: statefile.TextOf(&r.Command)}
 }
 
-// encloseRecoveredLocked puts programs that run in the cgroups of bindings inside these, those around others first.
+// encloseRecoveredLocked puts the recovered jobs of programs inside the bindings in whose cgroups the programs run. It begins with the
+// outer bindings.
 func (d *Daemon) encloseRecoveredLocked() {
 	paths := slices.SortedFunc(maps.Keys(d.bindings), func(x, y string) int { return strings.Count(x, "/") - strings.Count(y, "/") })
 	for _, path := range paths {
@@ -91,8 +93,8 @@ func (d *Daemon) encloseRecoveredLocked() {
 	}
 }
 
-// jobOfBindingLocked returns the index of the record of a binding's job. If a daemon of an earlier version has dropped
-// it, it is made again from the copy.
+// jobOfBindingLocked returns the index of the record of a binding's job. A daemon of an earlier version, which does not know bindings,
+// may have freed that record. Then jobOfBindingLocked makes it again from the copy, with a new ID if another job has the old one by now.
 func (d *Daemon) jobOfBindingLocked(row *statefile.Binding) (index int, ok bool) {
 	index, taken, highest := -1, false, row.Job.ID
 	d.file.Jobs.Each(func(i int, r *statefile.Job) {
@@ -118,14 +120,14 @@ func (d *Daemon) jobOfBindingLocked(row *statefile.Binding) (index int, ok bool)
 	return index, true
 }
 
-// boundMinLocked removes a reservation from a record if it exceeds every device. Such a reservation was never
-// granted: the file is damaged.
+// boundMinLocked removes a reservation from a record if no device is large enough for it. Such a reservation was never
+// granted: the file is damaged. It changes nothing if there is no device, or one of unknown size.
 func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	if r.Min == ipc.NoLimit || len(d.devices()) == 0 {
 		return
 	}
 	for _, dev := range d.devices() {
-		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: not known
+		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // total 0: unknown
 			return
 		}
 	}

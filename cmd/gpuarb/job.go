@@ -1,7 +1,8 @@
 package main
 
-// This file has `gpuarb job`: jobs of cgroups, which an engine or a scheduler opens before the first
-// process of a container or of a batch job starts. joboci.go reads the state that an OCI hook gets.
+// This file has the commands of `gpuarb job`, which open, close and list jobs of cgroups. A container engine or a scheduler opens such a
+// job before the first process of a container or of a batch job starts. The flags of the open are read in jobbinding.go. The state of a
+// container, which an OCI hook gets, is read in joboci.go.
 
 import (
 	"context"
@@ -72,7 +73,7 @@ func (a *app) jobOpen(flags *pflag.FlagSet, o *bindOptions) error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	silent := time.AfterFunc(daemonTimeout, cancel) // until the first notice: a daemon that says nothing is stuck
+	silent := time.AfterFunc(daemonTimeout, cancel) // an open that may wait stops this timer at the first notice from the daemon
 	defer silent.Stop()
 	client, err := a.connect(ctx)
 	if err != nil {
@@ -98,7 +99,8 @@ func (a *app) jobOpen(flags *pflag.FlagSet, o *bindOptions) error {
 	return nil
 }
 
-// explainBinding says why the job of a cgroup was not opened or closed, with the exit code.
+// explainBinding returns the error that tells the user why the job of a cgroup was not opened or closed, with its exit code. The argument
+// said is the last notice that was shown during the wait; "": none.
 func (a *app) explainBinding(path, said string, err error) error {
 	if errors.Is(err, ipc.StatusUnknownType) {
 		return fail(exitUnavailable, "the daemon is of a version that has no jobs of cgroups: restart gpuarbd")

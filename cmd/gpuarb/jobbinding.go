@@ -1,7 +1,7 @@
 package main
 
-// This file turns the flags of `gpuarb job open` into an ipc.Binding, the description of a cgroup's job.
-// job.go calls it; joboci.go reads the state of a container that an OCI hook gets.
+// This file turns the flags of `gpuarb job open` into an ipc.Binding, the description of a cgroup's job. It is called by job.go.
+// The state of a container, which an OCI hook gets, is read in joboci.go.
 
 import (
 	"context"
@@ -44,7 +44,7 @@ const (
 	annotationName   = "gpuarb.dev/name"
 )
 
-// binding returns the job that the flags describe. It leaves the devices out: only the daemon can resolve their names.
+// binding returns the job that the flags describe. It leaves out the devices, whose names cannot be resolved without the daemon.
 func (o *bindOptions) binding(flags *pflag.FlagSet) (b ipc.Binding, err error) {
 	if err := o.setCgroup(&b); err != nil {
 		return b, err
@@ -111,7 +111,7 @@ func setMemory(b *ipc.Binding, text string) error {
 	return nil
 }
 
-// setCgroup sets the cgroup, and the name that the job has without --name.
+// setCgroup sets the cgroup, and the name that the job gets if --name is not given.
 func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 	given := 0
 	for _, is := range []bool{o.cgroup != "", o.cgroupOf != 0, o.oci} {
@@ -139,9 +139,9 @@ func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 	return nil
 }
 
-// mostSpecific returns the path with the most names that are not those of systemd's slices; of several, the first. "": there are only
-// roots and slices. On a machine with several hierarchies, a process may have the path of its service in one hierarchy, and that of its
-// batch job or container in another.
+// mostSpecific returns the path that has the most names, without counting names of systemd's slices; the first of several such paths. It
+// returns "" if all paths consist of slices or are the root. On a machine with several hierarchies, a process may have the path of its
+// service in one hierarchy, and that of its batch job or container in another.
 func mostSpecific(paths []string) (best string) {
 	most := 0
 	for _, path := range paths {
@@ -209,7 +209,7 @@ func (o *bindOptions) setWait(b *ipc.Binding) error {
 	return nil
 }
 
-// devices returns the indices of the devices that --device names.
+// devices returns the indices of the devices that --device names; nil: no --device was given. It asks the daemon for the names.
 func (o *bindOptions) devices(ctx context.Context, client *ipc.Client) (indices []int, err error) {
 	if o.device == "" {
 		return nil, nil
@@ -230,7 +230,8 @@ func (o *bindOptions) devices(ctx context.Context, client *ipc.Client) (indices 
 	return indices, nil
 }
 
-// fromOCI sets the cgroup, the container, and what the annotations say of memory and name.
+// fromOCI reads the state of a container from stdin. It sets the cgroup, the container's ID, and the name and budget that the annotations
+// give. --memory and --name have precedence over annotations.
 func (o *bindOptions) fromOCI(b *ipc.Binding) error {
 	state, err := readOCIState(os.Stdin)
 	if err != nil {

@@ -23,13 +23,13 @@ const NoLimit = math.MaxUint64
 const (
 	capacityFile = "dmem.capacity"
 	maxFile      = "dmem.max"
-	maxFileSize  = 64 << 10 // the longest file that is read
+	maxFileSize  = 64 << 10 // bytes; a file that is not shorter is an error
 )
 
-// errAbsent says that a cgroup has no folder in a hierarchy of version 2.
+// errAbsent says that a cgroup has no folder in any hierarchy of cgroup v2.
 var errAbsent = errors.New("no hierarchy of cgroup v2 has this cgroup")
 
-// folder is the open folder of a cgroup.
+// folder is the open folder of a cgroup. Its inode number tells it from a folder that is made at the same path later.
 type folder struct {
 	fd    int
 	dir   string
@@ -38,8 +38,8 @@ type folder struct {
 
 func (f *folder) close() { _ = unix.Close(f.fd) }
 
-// openFolder opens the folder of a cgroup below the first root that has it; errAbsent: none has. The path must have
-// no symbolic links and stay in one mount, as in the kernel's cgroup filesystem.
+// openFolder opens the folder of a cgroup below the first root that has this folder. It returns errAbsent if no root has it. A path
+// that has symbolic links, or crosses into another mount, is an error: the kernel's cgroup filesystem has no such paths.
 func openFolder(roots []string, path string) (*folder, error) {
 	if len(roots) == 0 {
 		return nil, errors.New("no hierarchy of cgroup v2 is mounted")
@@ -72,13 +72,13 @@ func openBelow(root, path string) (*folder, error) {
 	return &folder{fd: fd, dir: dir, inode: st.Ino}, nil
 }
 
-// openPlain opens a path below a folder, without symbolic links and in the same mount.
+// openPlain opens a path below a folder. It fails if the path has symbolic links, or leaves the folder or its mount.
 func openPlain(at int, path string, flags uint64) (int, error) {
 	return unix.Openat2(at, path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOFOLLOW,
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV})
 }
 
-// openFile opens a regular file of the folder.
+// openFile opens a file of the folder. It fails if that is not a regular file.
 func (f *folder) openFile(name string, flags uint64) (int, error) {
 	fd, err := openPlain(f.fd, name, flags)
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *folder) openFile(name string, flags uint64) (int, error) {
 	return fd, nil
 }
 
-// lines returns the regions of a file with their values.
+// lines reads a file of the controller, and returns the value of each region in it.
 func (f *folder) lines(name string) (map[string]uint64, error) {
 	fd, err := f.openFile(name, unix.O_RDONLY)
 	if err != nil {
@@ -112,8 +112,8 @@ func (f *folder) lines(name string) (map[string]uint64, error) {
 	return nil, fmt.Errorf("%s has more than %d bytes", filepath.Join(f.dir, name), maxFileSize)
 }
 
-// parseLines parses the text of a file of the controller. The kernel counts with signed numbers, and a larger value has the meaning of
-// "max".
+// parseLines parses the text of a file of the controller. "max" becomes NoLimit. So does a number that the kernel's signed counters
+// cannot reach.
 func parseLines(path, text string) (map[string]uint64, error) {
 	values := map[string]uint64{}
 	for line := range strings.Lines(text) {
@@ -133,7 +133,8 @@ func parseLines(path, text string) (map[string]uint64, error) {
 	return values, nil
 }
 
-// regionOf returns the region of a device's own memory. It returns an error if the controller has none, or several.
+// regionOf returns the name of the region that is the memory of the device with a PCI address. It returns an error if the controller
+// has no such region, or several.
 func regionOf(roots []string, pci string) (found string, err error) {
 	if len(roots) == 0 {
 		return "", errors.New("no hierarchy of cgroup v2 is mounted")
@@ -168,7 +169,8 @@ func regionOf(roots []string, pci string) (found string, err error) {
 	return "", err
 }
 
-// isMemoryOf reports whether a region is the memory of the device with a PCI address. Drivers differ in the zeros before the domain.
+// isMemoryOf reports whether a region is the memory of the device with a PCI address. It ignores zeros at the beginning of the
+// address, because drivers write different numbers of them.
 func isMemoryOf(region, pci string) bool {
 	parts := strings.Split(region, "/")
 	if len(parts) != 3 || pci == "" || !strings.EqualFold(strings.TrimLeft(parts[1], "0"), strings.TrimLeft(pci, "0")) {
@@ -178,7 +180,7 @@ func isMemoryOf(region, pci string) bool {
 	return parts[2] == "vidmem" || isVRAM && strings.HasPrefix(parts[2], "vram") && strings.Trim(number, "0123456789") == ""
 }
 
-// kernelLimit is the limit of a region in the folder of a cgroup.
+// kernelLimit is the limit in dmem.max of a cgroup's folder for one region.
 type kernelLimit struct {
 	in     *folder
 	region string

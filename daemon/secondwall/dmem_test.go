@@ -5,9 +5,11 @@ import (
 	"testing"
 )
 
-// This file checks names of regions, and that text in the place of the kernel's files does no harm. tests/secondwall has the rest.
+// This file checks which regions are the memory of a device, and that the parser withstands any text. tests/secondwall checks the rest
+// of the package.
 
-// TestRegions: a region is the memory of a device by its PCI address, whatever driver names it and however it writes the domain.
+// TestRegions: the region of a device is found by the PCI address, whichever driver named the region, and with any number of zeros
+// before the address.
 func TestRegions(t *testing.T) {
 	for region, want := range map[string]bool{
 		"drm/0000:03:00.0/vram0":         true,
@@ -30,7 +32,7 @@ func TestRegions(t *testing.T) {
 	}
 }
 
-// FuzzLines: each text is refused or gives regions without blanks.
+// FuzzLines: the parser either refuses a text, or returns regions whose names are not empty and have no spaces.
 func FuzzLines(f *testing.F) {
 	for _, text := range []string{"drm/0000:03:00.0/vram0 max\n", "a 1\nb 18446744073709551616\n", "a", " \n\x00 5", "a -1", "a 0x10"} {
 		f.Add(text)

@@ -30,7 +30,7 @@ const Granule = 2 << 20
 type Device struct {
 	UUID   [16]byte // identifies it for the driver
 	PCI    string   // identifies it for the kernel
-	Driver Driver   // nil: none
+	Driver Driver   // nil: the vendor's driver has no limits by cgroup
 }
 
 // Target is the limit that a cgroup should have on a device.
@@ -45,25 +45,25 @@ type Result struct {
 	By     By     // ByNobody: no limit is in force
 	Limit  uint64 // valid if By is not ByNobody
 	Err    error  // why no limit, or not the right one, is in force; nil: the target holds
-	Absent bool   // Err is that the cgroup has no folder
+	Absent bool   // whether Err only says that the folder of the cgroup is gone
 }
 
-// Walls has the records of all limits that were written.
+// Walls is the set of records of the limits that this package must put back later.
 type Walls struct {
-	mu      sync.Mutex // guards the table and rows; for the content of a record see doc.go
+	mu      sync.Mutex // guards which records exist; the content of a record belongs to the call of Settle for its device
 	records *statefile.Walls
-	rows    map[key]int
+	rows    map[key]int // indices in records
 }
 
 // key identifies a record.
 type key struct {
 	uuid   [16]byte // the device's UUID, if region is ""; else zero
 	region string   // name in the kernel's controller; "": the limit is in the driver
-	path   string
-	folder uint64
+	path   string   // path of the cgroup
+	folder uint64   // inode number of the cgroup's folder
 }
 
-// New returns the walls of a file, which an earlier daemon may have written.
+// New returns the Walls with the records of a file, which an earlier daemon may have written.
 func New(records *statefile.Walls) *Walls {
 	w := &Walls{records: records, rows: map[key]int{}}
 	records.Each(func(i int, r *statefile.Wall) {
@@ -77,22 +77,22 @@ func New(records *statefile.Walls) *Walls {
 	return w
 }
 
-// Has reports whether a limit on a device has to be put back.
+// Has reports whether there are records of limits on a device.
 func (w *Walls) Has(dev Device) bool { return len(w.keysOf(dev)) > 0 }
 
-// Empty reports whether no limit has to be put back.
+// Empty reports whether there are no records at all.
 func (w *Walls) Empty() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.rows) == 0
 }
 
-// Settle makes the targets hold on a device, and puts back the limits of all other cgroups there. roots are the mount points of
-// cgroup v2 hierarchies.
+// Settle sets the limits of a device that differ from the targets. It puts back the original limit of each recorded cgroup that has no
+// target. The argument roots has the mount points of the cgroup v2 hierarchies.
 //
-// by says whether the kernel or the driver can hold limits on the device. If neither can, why says why. results has an entry for each
-// target, in their order. It also has an entry for each limit that cannot be put back. After ctx has ended, Settle writes
-// nothing, because another daemon may have begun.
+// The result by says whether the kernel or the driver can hold limits on the device. If neither can, why has the reason. The results have
+// an entry for each target, in the same order, and then one for each limit that could not be put back. After ctx has ended, Settle
+// begins no write, because another daemon may have started.
 func (w *Walls) Settle(ctx context.Context, dev Device, roots []string, targets []Target) (by By, results []Result, why error) {
 	m := maker{ctx: ctx, w: w, dev: dev, roots: roots}
 	by, m.region, why = dev.choose(roots)
@@ -143,7 +143,7 @@ func (w *Walls) keysOf(dev Device) (keys []key) {
 	return keys
 }
 
-// find returns the record of a limit; nil: there is none.
+// find returns the record with a key; nil: there is no such record.
 func (w *Walls) find(k key) *statefile.Wall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,7 +153,8 @@ func (w *Walls) find(k key) *statefile.Wall {
 	return nil
 }
 
-// add commits the record of a limit. stood is the limit to put back, and now the limit in force.
+// add makes and commits the record of a limit. stood is the original limit, which is put back later. now is the limit in force. The two
+// differ if the limit in force is inherited from a cgroup around.
 func (w *Walls) add(k key, stood, now uint64) (*statefile.Wall, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +172,7 @@ func (w *Walls) add(k key, stood, now uint64) (*statefile.Wall, error) {
 	return r, nil
 }
 
-// drop frees a record.
+// drop frees the record with a key, which must exist.
 func (w *Walls) drop(k key) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -179,23 +180,24 @@ func (w *Walls) drop(k key) {
 	delete(w.rows, k)
 }
 
-// maker settles the limits of one device.
+// maker has what one call of Settle needs.
 type maker struct {
 	ctx    context.Context
 	w      *Walls
 	dev    Device
 	roots  []string
-	region string
+	region string // the device's region, if the kernel holds its limits; else ""
 }
 
-// limit is a limit in the kernel or in a driver. own says whether it would go if the cgroup had no limit of its own.
+// limit is the limit of one cgroup on one device, in the kernel or in a driver. The result own is false if the cgroup inherits the
+// limit from a cgroup around it.
 type limit interface {
 	by() By
 	read() (limit uint64, own bool, err error)
 	write(limit uint64) error
 }
 
-// limitIn returns the limit of a folder. region "" means the driver's.
+// limitIn returns the limit of a cgroup's folder: the kernel's for a region, the driver's if region is "".
 func (m *maker) limitIn(in *folder, region string) (limit, error) {
 	switch {
 	case region != "":
@@ -206,7 +208,7 @@ func (m *maker) limitIn(in *folder, region string) (limit, error) {
 	return driverLimit{in, m.dev.Driver}, nil
 }
 
-// hold makes a target hold. It returns the key of the target's record, whether or not the record exists.
+// hold sets the limit of a target. It also returns the key that the target's record has, even if there is no such record.
 func (m *maker) hold(by By, why error, t Target) (Result, key) {
 	k := key{region: m.region, path: t.Path}
 	if m.region == "" {
@@ -233,7 +235,7 @@ func (m *maker) hold(by By, why error, t Target) (Result, key) {
 	return r, k
 }
 
-// isGone reports whether the folder of a cgroup was removed.
+// isGone reports whether the folder of a key was removed, or removed and made again.
 func (m *maker) isGone(k key) bool {
 	in, err := openFolder(m.roots, k.path)
 	if err != nil {
@@ -243,7 +245,8 @@ func (m *maker) isGone(k key) bool {
 	return in.inode != k.folder
 }
 
-// lower makes a limit the smaller one of most and the original limit. It returns the limit in force.
+// lower sets a limit to the smaller of most and the original limit. A limit that has no record and is low enough stays. lower
+// returns the limit in force.
 func (m *maker) lower(l limit, k key, most uint64) (now uint64, err error) {
 	now, own, err := l.read()
 	if err = errors.Join(err, m.ctx.Err()); err != nil {
@@ -268,7 +271,8 @@ func (m *maker) lower(l limit, k key, most uint64) (now uint64, err error) {
 	return m.change(l, record, now, min(most, record.Stood))
 }
 
-// change writes a limit in the steps of doc.go, unless it is in force. It returns the limit in force.
+// change carries out steps 3 to 6 of doc.go: it sets a limit from now, the limit in force, to next. If next is in force already, it
+// writes only the record. It returns the limit in force.
 func (m *maker) change(l limit, record *statefile.Wall, now, next uint64) (uint64, error) {
 	record.Announce(now, next)
 	if !holds(now, next) {
@@ -292,9 +296,10 @@ func (m *maker) change(l limit, record *statefile.Wall, now, next uint64) (uint6
 	return now, nil
 }
 
-// holds reports whether a limit in force is the wanted one, perhaps rounded down.
+// holds reports whether a limit in force is the wanted limit. The kernel or the driver may have rounded it down.
 func holds(now, want uint64) bool { return now <= want && want-now < Granule }
 
+// text returns a limit as messages show it.
 func text(limit uint64) string {
 	if limit == NoLimit {
 		return "max"
@@ -302,8 +307,8 @@ func text(limit uint64) string {
 	return fmt.Sprintf("%d bytes", limit)
 }
 
-// putBack writes the original limit, and frees the record. If the folder is gone or was made again, it only frees the record. A limit of
-// another program stays.
+// putBack writes the original limit, and frees the record. It only frees the record if the folder is gone or was made again, or if
+// another program has set the limit in force.
 func (m *maker) putBack(k key) error {
 	in, err := openFolder(m.roots, k.path)
 	if errors.Is(err, errAbsent) {

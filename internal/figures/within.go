@@ -1,13 +1,13 @@
 package figures
 
-// This file reduces a snapshot to what a program inside the job of a cgroup may see. The daemon calls it for clients that run in such a job
-// and are not privileged. privacy.go hides command lines from users outside.
+// This file reduces a snapshot to what a program inside the job of a cgroup may see. The daemon calls it for clients that run in such a
+// job and are not privileged. Another file, privacy.go, hides the command lines of other users.
 
 import "slices"
 
-// Within returns the snapshot for a program inside the job of a cgroup: that job, which is own, and the jobs inside it, with their programs.
-// The jobs around it are there without their programs, because their budgets limit it. Of all other jobs there are the sums of the devices
-// alone. The result shares unchanged data with s.
+// Within returns the snapshot for a program inside the job own of a cgroup. It has that job, and the jobs inside it, with their programs.
+// It has the jobs around own too, because their budgets limit own, but without their programs. All other jobs appear only in the sums
+// of each device. The result shares unchanged data with s.
 func (s Snapshot) Within(own uint64) Snapshot {
 	around := make(map[uint64]uint64, len(s.Jobs))
 	for i := range s.Jobs {
@@ -53,7 +53,7 @@ func (s Snapshot) Within(own uint64) Snapshot {
 	return s
 }
 
-// kept returns a new slice of the rows for which keep returns true.
+// kept returns a new slice with the rows for which keep returns true; empty, never nil.
 func kept[T any](rows []T, keep func(*T) bool) []T {
 	left := make([]T, 0, len(rows))
 	for i := range rows {
