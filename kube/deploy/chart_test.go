@@ -1,6 +1,7 @@
 package deploy_test
 
-// This file renders the chart as `helm install` does, and reads the objects as the API server does: an unknown field is an error.
+// This file tests the chart: it renders the chart as `helm install` does, and reads the objects strictly: an unknown field is an error. It
+// also runs the shell commands of the daemon's pod with files of the test.
 
 import (
 	"os"
@@ -24,7 +25,7 @@ import (
 	"github.com/gpuarb/gpuarb/kube/deploy"
 )
 
-// values are the values of a `helm install`, by their names in values.yaml.
+// values has values that an administrator sets in `helm install`, by their names in values.yaml.
 type values = map[string]any
 
 // objects returns the objects of all rendered files.
@@ -53,7 +54,7 @@ func objects(t *testing.T, set values) (found []runtime.Object) {
 	return found
 }
 
-// of returns the objects of one type by their names.
+// of returns the rendered objects of the type T by their names, without the prefix "gpuarb-".
 func of[T runtime.Object](t *testing.T, set values) map[string]T {
 	t.Helper()
 	found := map[string]T{}
@@ -66,7 +67,7 @@ func of[T runtime.Object](t *testing.T, set values) map[string]T {
 	return found
 }
 
-// TestLint lints the chart with its defaults and with everything switched off.
+// TestLint lints the chart with its defaults, and with both plug-ins switched off.
 func TestLint(t *testing.T) {
 	for _, set := range []values{{}, {"nri": values{"enabled": false}, "dra": values{"enabled": false}}} {
 		result := lint.RunAll("gpuarb", set, "gpuarb", lint.WithKubeVersion(&deploy.Cluster))
@@ -78,7 +79,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestParts checks which DaemonSets there are.
+// TestParts checks which DaemonSets the chart renders if a plug-in is switched off.
 func TestParts(t *testing.T) {
 	for _, test := range []struct {
 		set  values
@@ -98,13 +99,14 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// rights lists what the pods of one DaemonSet may do, beside what TestLeastPrivilege allows all pods.
+// rights has what the pods of one DaemonSet may do. TestLeastPrivilege itself has the rights that all pods share.
 type rights struct {
-	token        bool
+	token        bool                // whether the pod has a token for the API server
 	capabilities []corev1.Capability // capabilities of the container gpuarbd
 	paths        []string            // paths of the node; "r:" before a path: the pod cannot write there
 }
 
+// allowed has the rights that each DaemonSet may have.
 var allowed = map[string]rights{
 	"daemon": {capabilities: []corev1.Capability{"SYS_PTRACE", "DAC_READ_SEARCH", "NET_ADMIN", "KILL", "SETUID", "SETGID", "CHOWN", "NET_BIND_SERVICE", "SYS_ADMIN", "SETPCAP"},
 		paths: []string{"/run/gpuarb", "/var/lib/gpuarb", "/opt/gpuarb", "/var/run/cdi", "r:/sys/fs/cgroup"}},
@@ -112,7 +114,7 @@ var allowed = map[string]rights{
 	"dra": {token: true, paths: []string{"r:/run/gpuarb/client", "/var/run/cdi", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/plugins/gpu.gpuarb.dev"}},
 }
 
-// TestLeastPrivilege checks all rights of the pods. All of them use the node's PID namespace and network.
+// TestLeastPrivilege checks that each pod has the rights in allowed and no others. All pods use the node's PID namespace and network.
 func TestLeastPrivilege(t *testing.T) {
 	for name, set := range of[*appsv1.DaemonSet](t, nil) {
 		pod, want := set.Spec.Template.Spec, allowed[name]
@@ -143,7 +145,8 @@ func TestLeastPrivilege(t *testing.T) {
 	}
 }
 
-// paths returns the paths of the node that a pod uses, in the order of its volumes.
+// paths returns the paths of the node that a pod mounts, in the order of its volumes. "r:" stands before a path that is only mounted
+// read-only, and "propagated:" before a volume whose mounts the node would see.
 func paths(pod corev1.PodSpec) (found []string) {
 	for _, v := range pod.Volumes {
 		if v.HostPath == nil {
@@ -165,7 +168,7 @@ func paths(pod corev1.PodSpec) (found []string) {
 	return found
 }
 
-// TestRoles checks what the plug-ins may do with the API server.
+// TestRoles checks which objects of the API server the plug-ins may read and write.
 func TestRoles(t *testing.T) {
 	read := []string{"get"}
 	want := map[string][]rbacv1.PolicyRule{
@@ -191,8 +194,8 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestUpgrade checks that an upgrade of the chart ends no pod of a user. The next pod of the chart runs before the old one ends, and
-// waits for a lock of the node.
+// TestUpgrade checks how an upgrade of the chart replaces pods: the new pod of the chart starts before the old pod ends, and waits for a
+// lock on the node. It also checks that the API server accepts the upgrade, and that a changed configuration restarts the daemon.
 func TestUpgrade(t *testing.T) {
 	next := of[*appsv1.DaemonSet](t, values{"image": values{"tag": "0.2.0"}, "daemon": values{"config": "schema_version = 1\n[privacy]\n"}})
 	for name, set := range of[*appsv1.DaemonSet](t, nil) {
@@ -223,8 +226,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestInstallReplacesFiles runs the commands that put the library onto a node, twice. The second run makes new files, and leaves the
-// folders, because programs have the old files mapped, and containers have the folders mounted.
+// TestInstallReplacesFiles runs the commands that put the library onto a node, twice. The second run must replace
+// each file by a new one, because programs have the old files mapped. It must keep the folders, because containers have them mounted.
 func TestInstallReplacesFiles(t *testing.T) {
 	dir := t.TempDir()
 	image, node, cdi := filepath.Join(dir, "image"), filepath.Join(dir, "opt/gpuarb"), filepath.Join(dir, "cdi")
@@ -251,7 +254,7 @@ func TestInstallReplacesFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = file.Close() }) // open, so that the number is not used again
+			t.Cleanup(func() { _ = file.Close() }) // stays open, so that no new file gets its inode number
 			var s unix.Stat_t
 			if err := unix.Fstat(int(file.Fd()), &s); err != nil {
 				t.Fatal(err)
@@ -271,8 +274,9 @@ func TestInstallReplacesFiles(t *testing.T) {
 	}
 }
 
-// TestDaemonOfANodeWithV2 runs the command of the daemon with programs that print how they are called, on a node with and without
-// cgroup v2.
+// TestDaemonOfANodeWithV2 runs the command of the daemon's container with scripts in place of nsenter and setpriv. The scripts print their
+// arguments. The first run is on a node without cgroup v2, the second on a node with cgroup v2, where the container must enter the node's
+// cgroup namespace.
 func TestDaemonOfANodeWithV2(t *testing.T) {
 	command := slices.Clone(of[*appsv1.DaemonSet](t, nil)["daemon"].Spec.Template.Spec.Containers[0].Command)
 	dir := t.TempDir()
@@ -295,7 +299,7 @@ func TestDaemonOfANodeWithV2(t *testing.T) {
 	}
 }
 
-// TestFlags checks that the values reach the plug-ins, and that empty ones do not.
+// TestFlags checks that values become flags of the plug-ins, and that empty values become no flags.
 func TestFlags(t *testing.T) {
 	set := values{"nri": values{"max": "4Gi", "resources": []any{"nvidia.com/gpumem=1Mi"}}, "dra": values{"max": "16Gi", "expectedShares": 3}}
 	for name, want := range map[string][]string{"nri": {"--max=4Gi", "--resource=nvidia.com/gpumem=1Mi"}, "dra": {"--max=16Gi", "--expected-shares=3"}} {
@@ -314,7 +318,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestWrongValues checks that a mistake is refused before anything is installed, with the name of the value.
+// TestWrongValues checks that the chart refuses wrong values and unknown names before anything is installed. The message names the value.
 func TestWrongValues(t *testing.T) {
 	for want, set := range map[string]values{
 		"daemom":              {"daemom": values{}},
@@ -334,7 +338,8 @@ func TestWrongValues(t *testing.T) {
 	}
 }
 
-// TestNotes checks that the notes name what an administrator has to set in the runtime.
+// TestNotes checks that the notes have the commands and the settings of the runtime that an administrator needs, and that the pods have the
+// annotation that the notes name.
 func TestNotes(t *testing.T) {
 	files, err := deploy.Render("gpuarb", values{"tolerateAnnotation": "example.org/tolerate"})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package deploy has gpuarb's Helm chart, in the folder gpuarb, and its tests. It is a Go module of its own, because Helm brings modules
-// that neither the daemon nor the plug-ins need.
+// Package deploy tests gpuarb's Helm chart, which is in the folder gpuarb. The package is a Go module of its own, because the tests import
+// Helm, and Helm needs many modules that neither the daemon nor the plug-ins need.
 //
-// render.go renders the chart. chart_test.go lints it, and checks what it renders.
+// render.go renders the chart. chart_test.go lints the chart, and checks the rendered objects.
 package deploy

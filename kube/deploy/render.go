@@ -1,6 +1,7 @@
 package deploy
 
-// This file renders the chart as `helm template` does. The tests call it.
+// This file renders the chart as `helm template` does: it turns templates and values into the text of Kubernetes objects. chart_test.go
+// calls it.
 
 import (
 	"helm.sh/helm/v4/pkg/chart/common"
@@ -9,11 +10,11 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 )
 
-// Cluster is the release of Kubernetes that the chart is rendered for.
+// Cluster is the version of Kubernetes for which Render renders the chart.
 var Cluster = common.KubeVersion{Version: "v1.37.2", Major: "1", Minor: "37"}
 
-// Render returns the files that a first installation of the chart in folder renders, by their names. The values in set replace those of
-// values.yaml.
+// Render returns the text of each file that a first installation of the chart renders, by the file's name. folder has the chart. The
+// values in set replace those of values.yaml.
 func Render(folder string, set map[string]any) (map[string]string, error) {
 	chart, err := loader.Load(folder)
 	if err != nil {

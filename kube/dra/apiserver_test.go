@@ -1,6 +1,7 @@
 package dra_test
 
-// This file has a stand-in for the API server: nodes and claims that a test sets, and the ResourceSlices that the driver writes.
+// This file simulates the API server. It has one node, the claims that a test sets, and the ResourceSlices that the driver writes.
+// node_test.go starts the driver with it.
 
 import (
 	"encoding/json"
@@ -22,17 +23,17 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// nodeName is the name of the test's only node.
+// nodeName is the name of the only node in the simulated cluster.
 const nodeName = "worker"
 
-// apiServer answers the requests that the driver makes.
+// apiServer is a simulated API server that answers the requests of the driver.
 type apiServer struct {
 	url string
 
 	mu     sync.Mutex
-	count  int // number of written objects
-	claims map[string]*resourcev1.ResourceClaim
-	slices map[string]*resourcev1.ResourceSlice
+	count  int                                  // number of writes; it makes names and resource versions
+	claims map[string]*resourcev1.ResourceClaim // claims by NAMESPACE/NAME
+	slices map[string]*resourcev1.ResourceSlice // slices by their names
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -77,7 +78,8 @@ func (a *apiServer) getClaim(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// listSlices lists the slices. A watch gets no event: the driver is the only writer.
+// listSlices answers lists and watches of the slices. A watch gets no events, because the driver is the only writer. A watch that asks for
+// the present slices first is refused, so that the driver sends a list and then a watch.
 func (a *apiServer) listSlices(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("sendInitialEvents") != "" {
 		refuse(w, http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
@@ -122,7 +124,7 @@ func (a *apiServer) deleteSlice(w http.ResponseWriter, r *http.Request) {
 	reply(w, &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Success"})
 }
 
-// published returns the slices that the driver has written.
+// published returns the slices that the driver has written and not deleted, in the order of their names.
 func (a *apiServer) published() (all []resourcev1.ResourceSlice) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,7 +135,7 @@ func (a *apiServer) published() (all []resourcev1.ResourceSlice) {
 	return all
 }
 
-// devices returns the devices that the driver offers.
+// devices returns the devices in all published slices.
 func (a *apiServer) devices() (all []resourcev1.Device) {
 	for _, s := range a.published() {
 		all = append(all, s.Spec.Devices...)

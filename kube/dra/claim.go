@@ -1,6 +1,7 @@
 package dra
 
-// This file computes the budget of a claim from what the scheduler allocated to it.
+// This file prepares a claim. It computes the claim's budget from the devices that the scheduler allocated. The CDI specification with the
+// budget is written in file.go. The methods that the kubelet's helper calls are in driver.go.
 
 import (
 	"context"
@@ -16,21 +17,22 @@ import (
 	"github.com/gpuarb/gpuarb/kube/share"
 )
 
-// budget has the limits of the containers of a claim.
+// budget has the limits of the container that uses a claim.
 type budget struct {
 	claim   types.UID
-	name    string // job's name
-	streams uint64 // most streams of each process; 0: as the daemon's rules say
+	name    string // name of the job: NAMESPACE/CLAIM, shortened if it is too long for a job's name
+	streams uint64 // most streams of each process; 0: the daemon's own limit
 	parts   []part
 }
 
-// part is the part of one GPU.
+// part is the budget of a claim on one GPU.
 type part struct {
 	gpu   string // id of the GPU
-	bytes uint64
+	bytes uint64 // sum of the claim's shares of this GPU
 }
 
-// prepare makes a claim usable on this node: it writes the CDI specification of the claim.
+// prepare writes the CDI specification of a claim, and returns the CDI devices that the runtime must give to a container of the claim. The
+// driver's field GPU adds the vendor's CDI device for each GPU.
 func (d *Driver) prepare(ctx context.Context, claim *resourcev1.ResourceClaim) (out kubeletplugin.PrepareResult) {
 	gpus, err := d.gpus(ctx)
 	if err == nil {
@@ -56,7 +58,7 @@ func (d *Driver) prepare(ctx context.Context, claim *resourcev1.ResourceClaim) (
 	return out
 }
 
-// results returns the devices of this driver that a claim was allocated.
+// results returns those devices of a claim's allocation that belong to this driver.
 func results(claim *resourcev1.ResourceClaim) (own []resourcev1.DeviceRequestAllocationResult) {
 	for _, r := range claim.Status.Allocation.Devices.Results {
 		if r.Driver == share.Driver {
@@ -66,7 +68,7 @@ func results(claim *resourcev1.ResourceClaim) (own []resourcev1.DeviceRequestAll
 	return own
 }
 
-// find returns the GPU of a DRA device; nil: the node has no such GPU.
+// find returns the GPU whose DRA device has the name device; nil: the node has no such GPU.
 func find(gpus []gpu, device string) *gpu {
 	at := slices.IndexFunc(gpus, func(g gpu) bool { return g.name() == device })
 	if at < 0 {
@@ -75,7 +77,8 @@ func find(gpus []gpu, device string) *gpu {
 	return &gpus[at]
 }
 
-// budget returns the budget of a claim. Several shares of one GPU add up.
+// budget returns the budget of a claim, or an error that says why the claim cannot be held. Several shares of one GPU add up. If several
+// results name streams, the largest number counts.
 func (d *Driver) budget(claim *resourcev1.ResourceClaim, gpus []gpu) (budget, error) {
 	b := budget{claim: claim.UID, name: ipc.BindingName(claim.Namespace + "/" + claim.Name)}
 	for _, r := range results(claim) {
@@ -110,7 +113,8 @@ func (d *Driver) budget(claim *resourcev1.ResourceClaim, gpus []gpu) (budget, er
 	return b, nil
 }
 
-// amount returns how much of a device a result consumes of a capacity, at least 1.
+// amount returns how much the result r takes of its device's capacity name. A missing amount, an amount below 1 and an amount above most
+// are errors.
 func amount(r resourcev1.DeviceRequestAllocationResult, name resourcev1.QualifiedName, most uint64) (uint64, error) {
 	q, set := r.ConsumedCapacity[name]
 	switch n := q.Value(); {

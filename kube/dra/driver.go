@@ -1,6 +1,7 @@
 package dra
 
-// This file answers the kubelet, and keeps the offer to the scheduler up to date.
+// This file has the driver's methods that the kubelet's helper calls. It also has the loop that renews the offer to the scheduler. Claims
+// are prepared in claim.go, and GPUs are described in offer.go.
 
 import (
 	"context"
@@ -16,27 +17,27 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 )
 
-// every is the time between two readings of the daemon's devices.
+// every is the time between two readings of the GPUs from the daemon, and between two health reports to the kubelet.
 const every = 5 * time.Second
 
-// Driver prepares claims on a node. Set all fields before its first use.
+// Driver is the DRA driver of one node. It offers the node's GPUs, and prepares claims. Set all exported fields before its first use.
 type Driver struct {
-	Sockets []string // paths of the daemon's socket; the first that answers is used
-	Edits   string   // path of the CDI specification that `gpuarb cdi generate` wrote
-	Folder  string   // folder of the CDI specifications of claims, which the container runtime reads
-	GPU     string   // CDI device that makes a GPU visible, with {uuid} or {index} in it; "": none
-	Shares  int      // shares of a GPU for whose contexts room is left
-	Most    uint64   // most bytes of a GPU for one request
-	Node    string   // name of the node
-	Fatal   func(error)
+	Sockets []string    // paths of the daemon's socket; the first that answers is used
+	Edits   string      // path of the CDI specification that `gpuarb cdi generate` wrote
+	Folder  string      // folder of the CDI specifications of claims, which the container runtime reads
+	GPU     string      // CDI device that makes a GPU visible, with {uuid} or {index} in it; "": none
+	Shares  int         // expected shares of each GPU; memory for one context of each share is left out of the offer
+	Most    uint64      // most bytes that one request can take of a GPU; share.Unlimited: no limit
+	Node    string      // name of the node
+	Fatal   func(error) // ends the program with an error of the background work
 
 	mu     sync.Mutex
-	seen   []gpu     // the last reading that succeeded; empty: none did
-	seenAt time.Time // time of the last reading
+	seen   []gpu     // GPUs at the last reading that succeeded; nil: none succeeded yet
+	seenAt time.Time // time of the last reading, also if it failed
 	lost   error     // why the last reading failed; nil: it succeeded
 }
 
-// PrepareResourceClaims makes claims usable on this node, before a pod that uses them starts.
+// PrepareResourceClaims writes the CDI specifications of claims. The kubelet's helper calls it before a pod that uses the claims starts.
 func (d *Driver) PrepareResourceClaims(ctx context.Context, claims []*resourcev1.ResourceClaim) (map[types.UID]kubeletplugin.PrepareResult, error) {
 	all := make(map[types.UID]kubeletplugin.PrepareResult, len(claims))
 	for _, claim := range claims {
@@ -49,7 +50,8 @@ func (d *Driver) PrepareResourceClaims(ctx context.Context, claims []*resourcev1
 	return all, nil
 }
 
-// UnprepareResourceClaims removes what PrepareResourceClaims made. The containers have ended, and their hooks have closed the jobs.
+// UnprepareResourceClaims removes the CDI specifications of claims. The kubelet's helper calls it when the containers have ended. Their
+// hooks have closed the jobs.
 func (d *Driver) UnprepareResourceClaims(_ context.Context, claims []kubeletplugin.NamespacedObject) (map[types.UID]error, error) {
 	all := make(map[types.UID]error, len(claims))
 	for _, claim := range claims {
@@ -58,7 +60,8 @@ func (d *Driver) UnprepareResourceClaims(_ context.Context, claims []kubeletplug
 	return all, nil
 }
 
-// HandleError logs an error of the background work, and ends the program if the error is fatal.
+// HandleError logs an error of the helper's background work. If the helper cannot recover from the error, HandleError ends the program
+// through Fatal. Dropped fields are only logged: the API server did not keep them, because a feature is off.
 func (d *Driver) HandleError(_ context.Context, err error, what string) {
 	var dropped *resourceslice.DroppedFieldsError
 	switch {
@@ -71,8 +74,8 @@ func (d *Driver) HandleError(_ context.Context, err error, what string) {
 	}
 }
 
-// Publish offers the GPUs to the scheduler until ctx ends, and again after each change. While the daemon does not answer, new claims are
-// kept from the GPUs.
+// Publish reads the GPUs again and again until ctx ends, and offers them to the scheduler when their description has changed. While the
+// daemon does not answer, taints keep new claims from the GPUs.
 func (d *Driver) Publish(ctx context.Context, helper *kubeletplugin.Helper) error {
 	var offered []resourcev1.Device
 	said := ""
@@ -101,8 +104,9 @@ func (d *Driver) Publish(ctx context.Context, helper *kubeletplugin.Helper) erro
 	}
 }
 
-// offer reads the GPUs and returns their descriptions. It returns nil if the daemon has not answered since the start. problem says what
-// an administrator should mend.
+// offer reads the GPUs, and returns the descriptions of all GPUs that can be offered. Without an answer of the daemon, it describes the
+// GPUs of the last reading that succeeded, with a taint. If that reading has none to describe, devices is nil, and the published offer
+// stays. problem is the last error that an administrator should mend; "": none.
 func (d *Driver) offer(ctx context.Context) (devices []resourcev1.Device, problem string) {
 	gpus, err := d.gpus(ctx)
 	d.mu.Lock()
@@ -127,7 +131,7 @@ func (d *Driver) offer(ctx context.Context) (devices []resourcev1.Device, proble
 	return devices, problem
 }
 
-// WatchHealthStatus reports the health of the GPUs to the kubelet, which takes a report as valid for 30 s.
+// WatchHealthStatus reports the health of the GPUs every 5 s until ctx ends. The kubelet takes a report as valid for 30 s.
 func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	for {
 		select {

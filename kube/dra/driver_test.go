@@ -19,11 +19,12 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file drives the driver by its sockets, as the kubelet does. The oracle of what programs hold is the simulated driver's count.
+// This file calls the DRA driver through its sockets, as the kubelet does. How much memory programs hold is read from the counters of the
+// simulated GPU driver. node_test.go has the node.
 
 const mib = 1 << 20
 
-// holds checks that a program can allocate a number of MiB, and then not one byte more.
+// holds checks that the program p can allocate size MiB on a GPU, and that its next allocation of one byte fails.
 func holds(t *testing.T, n *node, p *rig.Program, device, size int) {
 	t.Helper()
 	p.Want(fmt.Sprintf("primary gpu%d %d", device, device), "ok")
@@ -34,8 +35,8 @@ func holds(t *testing.T, n *node, p *rig.Program, device, size int) {
 	}
 }
 
-// TestOffer: the GPUs are offered with the memory that is left beside one context for each share. While the daemon is away, new claims
-// are kept from them.
+// TestOffer: the driver offers the memory of each GPU without the reserve and without one context for each share. While the daemon is
+// away, each GPU has a taint.
 func TestOffer(t *testing.T) {
 	n := newNode(t, "400M,1G", "--expected-shares", "4", "--max", "512Mi")
 	n.offered()
@@ -65,7 +66,7 @@ func TestOffer(t *testing.T) {
 	rig.Eventually(t, "the GPUs are offered again", func() bool { return tainted() == 0 && len(n.api.devices()) == 2 })
 }
 
-// TestHealth: the kubelet hears that GPUs are healthy, and that nothing is known while the daemon is away.
+// TestHealth: the driver reports to the kubelet that the GPU is healthy, and that its health is unknown while the daemon is away.
 func TestHealth(t *testing.T) {
 	n := newNode(t, "400M")
 	n.offered()
@@ -90,8 +91,8 @@ func TestHealth(t *testing.T) {
 	hears(health.HealthStatus_UNKNOWN, "gpuarbd on this node")
 }
 
-// TestClaimIsHeld: the consumed memory of a claim is the budget of its container, from the first process on, also after restarts of driver
-// and daemon. The job ends with the container, and the file with the claim.
+// TestClaimIsHeld: the consumed memory of a claim is the budget of its container, also after restarts of the driver and of the daemon. The
+// job is closed when the container ends. The CDI file is removed when the claim is unprepared.
 func TestClaimIsHeld(t *testing.T) {
 	n := newNode(t, "400M")
 	gpu := n.offered()[0]
@@ -133,7 +134,8 @@ func TestClaimIsHeld(t *testing.T) {
 	}
 }
 
-// TestSharesOfTwoGPUs: a claim has a budget of its own on each GPU, shares of the same GPU add up, and other GPUs give nothing.
+// TestSharesOfTwoGPUs: a claim has a separate budget on each of its GPUs. Two shares of the same GPU add up. The container gets no memory
+// of a third GPU.
 func TestSharesOfTwoGPUs(t *testing.T) {
 	n := newNode(t, "400M,400M,400M")
 	gpus := n.offered()
@@ -144,7 +146,7 @@ func TestSharesOfTwoGPUs(t *testing.T) {
 		t.Fatalf("devices: %v", devices)
 	}
 	c := n.container("c1", n.Cgroup(), devices[1:2])
-	for range 2 { // a runtime may try again
+	for range 2 { // a runtime may run the hooks again
 		if err := c.create(); err != nil {
 			t.Fatal(err)
 		}
@@ -162,8 +164,8 @@ func TestSharesOfTwoGPUs(t *testing.T) {
 	c.end()
 }
 
-// TestOneContainerAtATime: a claim is held once. A second container of the claim, in the same pod or in another one, is not created while
-// the first one runs, and neither is a container with two claims.
+// TestOneContainerAtATime: while a container with a claim runs, the hooks of a second container with the claim fail, so that a runtime
+// does not create it. The hooks of a container with two claims fail too.
 func TestOneContainerAtATime(t *testing.T) {
 	n := newNode(t, "400M")
 	gpu := n.offered()[0]
@@ -192,7 +194,7 @@ func TestOneContainerAtATime(t *testing.T) {
 	both.end()
 }
 
-// TestRefusedClaims: each claim that cannot be held is refused with the reason, and has no file.
+// TestRefusedClaims: the driver refuses to prepare a claim that it cannot hold. The error has the reason, and there is no CDI file.
 func TestRefusedClaims(t *testing.T) {
 	n := newNode(t, "400M")
 	gpu := n.offered()[0]
@@ -235,7 +237,8 @@ func TestRefusedClaims(t *testing.T) {
 	n.prepare(replaced)
 }
 
-// TestFiftyClaims: fifty claims are prepared at once, each with a device and a budget of its own, and are unprepared at once.
+// TestFiftyClaims: fifty claims are prepared at the same time, and each gets a CDI device with its own budget. Then all are unprepared at
+// the same time.
 func TestFiftyClaims(t *testing.T) {
 	n := newNode(t, "400M")
 	gpu := n.offered()[0]
@@ -271,7 +274,8 @@ func TestFiftyClaims(t *testing.T) {
 	}
 }
 
-// TestKilledDriver: whenever the driver is killed, a runtime reads whole files or none, and the kubelet's next try succeeds.
+// TestKilledDriver: the driver is killed while it prepares and unprepares a claim. Then each CDI file that a runtime reads is complete,
+// and the next attempt of the kubelet succeeds.
 func TestKilledDriver(t *testing.T) {
 	n := newNode(t, "400M")
 	gpu := n.offered()[0]
@@ -288,7 +292,7 @@ func TestKilledDriver(t *testing.T) {
 	n.unprepare(claim)
 	for round := range 12 {
 		stop, ended := make(chan bool), make(chan bool)
-		go func() { // the kubelet, which tries again and again
+		go func() { // stands for the kubelet, which repeats its calls
 			defer close(ended)
 			for {
 				_, err := n.tryPrepare(claim)
@@ -307,7 +311,7 @@ func TestKilledDriver(t *testing.T) {
 		n.kill()
 		close(stop)
 		<-ended
-		n.find("gpuarb.dev/claim=" + string(claim.UID)) // fails if a file is not whole
+		n.find("gpuarb.dev/claim=" + string(claim.UID)) // fails the test if a file is incomplete
 		n.conn.Close()
 		n.start()
 		if n.prepare(claim); n.find("gpuarb.dev/claim="+string(claim.UID)) == nil || len(n.files()) != 1 {

@@ -1,6 +1,7 @@
 package dra
 
-// This file writes the CDI specification of a claim, from which the container runtime learns what a container with the claim gets.
+// This file writes and removes the CDI specification of a claim. The container runtime reads it, and gives the container the library,
+// the variables and the hooks that the specification lists. claim.go computes the budget in the hooks.
 
 import (
 	"bytes"
@@ -18,7 +19,7 @@ import (
 	"github.com/gpuarb/gpuarb/kube/share"
 )
 
-// kind is the CDI vendor and class of claims' devices. The name of a device is the UID of its claim.
+// kind is the CDI vendor and class of the devices for claims. Each claim has one device, whose name is the claim's UID.
 const kind = share.Kind + "claim"
 
 // file returns the path of the CDI specification of a claim.
@@ -26,11 +27,12 @@ func (d *Driver) file(claim types.UID) string {
 	return filepath.Join(d.Folder, "gpuarb.dev-claim-"+string(claim)+".json")
 }
 
-// spare returns the path at which the specification of a claim is written before it gets its name. Runtimes read only files whose name ends
-// in .json or .yaml.
+// spare returns the path at which write creates the specification of a claim, before it renames the file to file(claim). Runtimes ignore
+// the spare file, because they read only files whose names end in .json or .yaml.
 func (d *Driver) spare(claim types.UID) string { return d.file(claim) + ".new" }
 
-// spec returns the CDI specification of a claim: the files and variables of the node's specification, and its hooks with the budget b.
+// spec returns the CDI specification of the claim with the budget b. It has the mounts and variables of the node's own specification, and
+// that specification's hooks. The hooks that open the job get the budget as arguments.
 func (d *Driver) spec(b budget) (share.Spec, error) {
 	node, err := share.ReadSpec(d.Edits)
 	if err != nil {
@@ -51,19 +53,20 @@ func (d *Driver) spec(b budget) (share.Spec, error) {
 	return share.Spec{Version: node.Version, Kind: kind, Devices: []share.Device{{Name: string(b.claim), Edits: own}}, Edits: node.Edits}, nil
 }
 
-// openingHook is the point of a container's start at which the runtime opens the job: its cgroup exists, and its first process does
-// not run yet.
+// openingHook is the name of the hook that opens the job. The runtime runs it when the container's cgroup exists, before the container's
+// first process runs.
 const openingHook = "createRuntime"
 
-// opening returns the hooks that open the job of a container with the budget. hook opens a job without a budget. The first hook opens it
-// with the claim's largest size. If the claim has less of another GPU, a further hook lowers the limit there.
+// opening returns the hooks that open the job of a container with the budget b. hook is the node's hook, which opens a job without a
+// budget. The first returned hook opens the job on all GPUs of the claim, with the largest budget of one of them. For each GPU on which
+// the claim has less, a further hook runs after the first and lowers the limit of the job there.
 func (b *budget) opening(hook share.Hook) []share.Hook {
 	var devices []string
 	most := uint64(0)
 	for _, p := range b.parts {
 		devices, most = append(devices, p.gpu), max(most, p.bytes)
 	}
-	program := hook.Args[:max(slices.Index(hook.Args, "job"), 0)] // gpuarb, and its flags
+	program := hook.Args[:max(slices.Index(hook.Args, "job"), 0)] // the program's name and its flags, which stand before the command "job"
 	hook.Args = slices.Concat(hook.Args, []string{"--memory", decimal(most), "--device", strings.Join(devices, ","), "--name", b.name})
 	if b.streams != 0 {
 		hook.Args = append(hook.Args, "--streams", decimal(b.streams))
@@ -80,8 +83,9 @@ func (b *budget) opening(hook share.Hook) []share.Hook {
 
 func decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// write writes the CDI specification of a claim. A kill in between leaves the old file, or none, and a spare file that the next call
-// overwrites. The file is written again if its contents are wrong, for example because power was lost.
+// write writes the CDI specification of a claim, first at the spare path, and then renames it. A kill before the rename leaves the old file
+// or no file, and a spare file that the next call overwrites. A file with the right contents is left as it is. A file with other contents,
+// for example after a loss of power, is written again.
 func (d *Driver) write(claim types.UID, spec share.Spec) error {
 	text, err := json.MarshalIndent(spec, "", "  ")
 	if err != nil {
@@ -96,7 +100,7 @@ func (d *Driver) write(claim types.UID, spec share.Spec) error {
 	return os.Rename(d.spare(claim), d.file(claim))
 }
 
-// remove removes the CDI specification of a claim, if there is one.
+// remove removes the CDI specification of a claim, and its spare file. A missing file is not an error.
 func (d *Driver) remove(claim types.UID) error {
 	for _, path := range []string{d.spare(claim), d.file(claim)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

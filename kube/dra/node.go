@@ -1,7 +1,7 @@
 package dra
 
-// This file reads the devices of the node from the daemon. offer.go describes them to the scheduler, and claim.go finds a claim's devices
-// among them.
+// This file reads the GPUs of the node from the daemon. offer.go describes them to the scheduler, and claim.go looks up the GPUs of a
+// claim among them.
 
 import (
 	"context"
@@ -13,10 +13,11 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// patience is the longest time for one question to the daemon.
+// patience is the longest time that connecting to the daemon and reading its snapshot may take together.
 const patience = 5 * time.Second
 
-// gpu is a GPU as the daemon's snapshot has it (docs/reference/snapshot.schema.json). Amounts are in bytes.
+// gpu is a GPU, or a MIG instance of one, with the fields of the daemon's snapshot that the driver needs
+// (docs/reference/snapshot.schema.json). Amounts of memory are in bytes.
 type gpu struct {
 	Index        int    `json:"index"`
 	Vendor       string `json:"vendor"`
@@ -27,16 +28,16 @@ type gpu struct {
 	Unresponsive bool   `json:"unresponsive"`
 	Total        uint64 `json:"total_bytes"`
 	Reserve      uint64 `json:"reserve_bytes"`
-	Context      uint64 `json:"context_bytes"` // what one context costs, known or assumed
+	Context      uint64 `json:"context_bytes"` // memory of one context, measured or assumed
 	SlotsMax     uint64 `json:"slots_max"`     // 0: no limit
-	Parent       *int   `json:"parent"`        // index of the GPU of a MIG instance; nil: not an instance
+	Parent       *int   `json:"parent"`        // for a MIG instance, index of the GPU that it is a part of; nil: not an instance
 	Unmanaged    []struct {
-		Job   uint64 `json:"job"` // 0: none
+		Job   uint64 `json:"job"` // number of the job; 0: none
 		Bytes uint64 `json:"bytes"`
 	} `json:"unmanaged_by"`
 }
 
-// id returns the GPU's UUID, or its PCI address if it has no UUID. It names the same GPU after a restart of the node.
+// id returns the GPU's UUID, or its PCI address if it has no UUID. After a restart of the node, the GPU has the same id.
 func (g *gpu) id() string {
 	if g.UUID != "" {
 		return g.UUID
@@ -44,7 +45,8 @@ func (g *gpu) id() string {
 	return g.PCI
 }
 
-// name returns the name of the DRA device: the GPU's id with the characters that Kubernetes allows.
+// name returns the name of the GPU's DRA device: its id in lower case, with "-" for each character that Kubernetes does not allow, cut to
+// 63 characters. If the id is a PCI address, "pci-" stands before it.
 func (g *gpu) name() string {
 	allowed := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -59,7 +61,7 @@ func (g *gpu) name() string {
 	return strings.Trim(name[:min(len(name), 63)], "-")
 }
 
-// wrong returns what is wrong with the GPU, as a sentence for users; "": nothing.
+// wrong returns the fault of the GPU in words for users; "": the GPU works.
 func (g *gpu) wrong() string {
 	switch {
 	case g.Lost:
@@ -70,7 +72,8 @@ func (g *gpu) wrong() string {
 	return ""
 }
 
-// gpus asks the daemon for its GPUs. It leaves out the processor, and GPUs that are divided into MIG instances.
+// gpus asks the daemon for its devices. It leaves out the processor, devices that have neither a UUID nor a PCI address, and GPUs that are
+// divided into MIG instances. The instances themselves are returned.
 func (d *Driver) gpus(ctx context.Context) ([]gpu, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()

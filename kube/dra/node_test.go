@@ -1,8 +1,8 @@
 package dra_test
 
-// This file has the test's node: a daemon, the driver as a process of its own, and the parts that the kubelet and the container runtime
-// have. The kubelet's part speaks gRPC to the driver's sockets. The runtime's part reads the CDI files and runs their hooks; there are no
-// containers, so that the test itself preloads the library into programs in real cgroups.
+// This file has the node of the tests: a daemon, the driver in a process of its own, and simulations of the kubelet and of the container
+// runtime. The simulated kubelet speaks gRPC to the driver's sockets. The simulated runtime reads the CDI files and runs their hooks. There
+// are no containers: the test itself preloads the library into programs, which run in real cgroups.
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// node is a node with a driver.
+// node is a machine with a daemon, a running driver and a simulated API server.
 type node struct {
 	*rig.Machine
 	t       *testing.T
@@ -38,7 +38,8 @@ type node struct {
 	conn    *grpc.ClientConn
 }
 
-// newNode makes a node with GPUs of the sizes devices, and starts the node's driver.
+// newNode makes a node, and starts its driver with further flags. devices lists the memory sizes of the node's GPUs, such as "400M,1G".
+// Each GPU has a reserve of 8 MiB, and 4 MiB for each context.
 func newNode(t *testing.T, devices string, flags ...string) *node {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: devices, NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -52,7 +53,7 @@ func newNode(t *testing.T, devices string, flags ...string) *node {
 
 func (n *node) path(name string) string { return filepath.Join(n.Dir, name) }
 
-// generate has `gpuarb cdi generate` write its file for an installation in the machine's folder, and returns the file's path.
+// generate puts the library into the node's folder, runs `gpuarb cdi generate` for it, and returns the path of the written file.
 func (n *node) generate() string {
 	n.t.Helper()
 	library := n.path("lib/libgpuarb.so")
@@ -79,7 +80,7 @@ func (n *node) generate() string {
 	return file
 }
 
-// start starts the driver, and connects to it as the kubelet does.
+// start starts the driver, waits until its registration socket answers, and connects to it as the kubelet does.
 func (n *node) start() {
 	n.t.Helper()
 	driver := n.Begin(n.Command(n.Env(), rig.Build(n.t, "kube/gpuarb-dra"), n.flags...))
@@ -121,7 +122,7 @@ func (n *node) kill() {
 	n.driver.Wait()
 }
 
-// offered waits for the offer of GPUs, and returns the names of the devices by their index.
+// offered waits until the driver offers GPUs, and returns the names of their DRA devices in the order of the GPUs' indices.
 func (n *node) offered() (names []string) {
 	n.t.Helper()
 	rig.Eventually(n.t, "the GPUs are offered", func() bool { return len(n.api.devices()) > 0 })
@@ -132,17 +133,18 @@ func (n *node) offered() (names []string) {
 	return names
 }
 
-// part is the share of a device that the scheduler gave to a claim.
+// part is the share of a device that the simulated scheduler gave to a request of a claim.
 type part struct {
 	request, device string
 	capacity        map[resourcev1.QualifiedName]resource.Quantity
 }
 
+// memoryOf returns a share with an amount of memory, such as "64Mi".
 func memoryOf(request, device, size string) part {
 	return part{request, device, map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse(size)}}
 }
 
-// allocate adds a claim with these parts, as the scheduler leaves it.
+// allocate puts a claim into the API server, with the allocation that a scheduler would write for the parts.
 func (n *node) allocate(name string, parts ...part) *resourcev1.ResourceClaim {
 	claim := &resourcev1.ResourceClaim{TypeMeta: metav1.TypeMeta{APIVersion: resourcev1.SchemeGroupVersion.String(), Kind: "ResourceClaim"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID("uid-" + name)}, Status: resourcev1.ResourceClaimStatus{Allocation: &resourcev1.AllocationResult{}}}
@@ -159,7 +161,7 @@ func ask(claim *resourcev1.ResourceClaim) []*dra.Claim {
 	return []*dra.Claim{{Namespace: claim.Namespace, Name: claim.Name, Uid: string(claim.UID)}}
 }
 
-// tryPrepare prepares a claim, and returns its devices.
+// tryPrepare asks the driver to prepare a claim, and returns the claim's devices, or the error in the driver's answer.
 func (n *node) tryPrepare(claim *resourcev1.ResourceClaim) ([]*dra.Device, error) {
 	reply, err := n.kubelet.NodePrepareResources(n.t.Context(), &dra.NodePrepareResourcesRequest{Claims: ask(claim)})
 	if err != nil {
@@ -199,7 +201,7 @@ func (n *node) unprepare(claim *resourcev1.ResourceClaim) {
 	}
 }
 
-// files returns the names of the files in the folder of the CDI files of claims.
+// files returns the names of all files in the folder for the CDI files of claims.
 func (n *node) files() (names []string) {
 	n.t.Helper()
 	entries, err := os.ReadDir(n.path("cdi"))
@@ -212,7 +214,8 @@ func (n *node) files() (names []string) {
 	return names
 }
 
-// find finds a CDI device as a runtime does, in all files of the folder; nil: no file has it.
+// find returns the CDI device with the name id, such as gpuarb.dev/claim=UID, from the files that a runtime reads; nil: no file has it. An
+// incomplete file fails the test.
 func (n *node) find(id string) *share.Device {
 	n.t.Helper()
 	kind, name, _ := strings.Cut(id, "=")
@@ -237,16 +240,17 @@ func (n *node) find(id string) *share.Device {
 	return nil
 }
 
-// container is a container in a cgroup of its own.
+// container is a simulated container: a cgroup, a first process, and the hooks of the container's CDI devices.
 type container struct {
 	n     *node
 	id    string
 	at    *rig.Cgroup
-	first *rig.Program
+	first *rig.Program // sleeps; it stands for the container's first process
 	hooks []share.Hook
 }
 
-// container makes a container with the devices that the kubelet names to the runtime.
+// container returns a container in the cgroup at. devices are what the driver told the kubelet. The container gets each CDI device once,
+// as a runtime gives it. Its hooks have not run yet.
 func (n *node) container(id string, at *rig.Cgroup, devices []*dra.Device) *container {
 	n.t.Helper()
 	c := &container{n: n, id: id, at: at}
@@ -272,7 +276,7 @@ func (n *node) container(id string, at *rig.Cgroup, devices []*dra.Device) *cont
 	return c
 }
 
-// run runs the hooks of one kind, and returns the first failure.
+// run runs the hooks with the name when, such as "poststop", and returns the first failure.
 func (c *container) run(when string, pid int) error {
 	c.n.t.Helper()
 	for _, h := range c.hooks {
@@ -288,10 +292,10 @@ func (c *container) run(when string, pid int) error {
 	return nil
 }
 
-// create does what a runtime does before the container's first process runs.
+// create runs the hooks that a runtime runs before the container's first process.
 func (c *container) create() error { c.n.t.Helper(); return c.run("createRuntime", c.first.Process()) }
 
-// end ends the container.
+// end kills the first process, and runs the hooks that a runtime runs after the end of a container.
 func (c *container) end() {
 	c.n.t.Helper()
 	c.first.Signal(syscall.SIGKILL)
@@ -301,7 +305,7 @@ func (c *container) end() {
 	}
 }
 
-// program starts a program in the container.
+// program starts a CUDA program in the container's cgroup, with the library preloaded.
 func (c *container) program() *rig.Program {
 	c.n.t.Helper()
 	return c.n.Interact(c.at.In(c.n.Command(c.n.PreloadEnv(), rig.Build(c.n.t, "programs/cudaprog-dlsym"))))

@@ -1,6 +1,7 @@
 package dra
 
-// This file describes GPUs to the scheduler: what of a GPU claims can take, and whether the GPU works.
+// This file describes a GPU to the scheduler: how much of the GPU claims can take, and whether the GPU works. It also describes the GPU's
+// health to the kubelet. driver.go publishes the descriptions.
 
 import (
 	"fmt"
@@ -18,23 +19,27 @@ const (
 	slots   resourcev1.QualifiedName = "slots"   // shares of the GPU
 )
 
-// streamsOfShare is the number of streams of each process if a claim does not say another one. It is the default of streams.max.
+// streamsOfShare is the limit of streams of each process for a claim that requests no number of streams. It equals the default of the
+// daemon's setting streams.max.
 const streamsOfShare = 256
 
-// pciAttribute is the attribute by which Kubernetes finds devices that are near to each other.
+// pciAttribute is Kubernetes' own name of the attribute with the PCI address. Claims use it to get devices that are near each other, such
+// as a GPU and a network card.
 const pciAttribute resourcev1.QualifiedName = "resource.kubernetes.io/pciBusID"
 
 // Keys of the taints that keep new claims from a device.
 const (
-	taintUnhealthy = "gpuarb.dev/unhealthy" // the GPU does not work
-	taintNoDaemon  = "gpuarb.dev/no-daemon" // nothing would hold a claim to its share
+	taintUnhealthy = "gpuarb.dev/unhealthy" // the driver has lost the GPU, or the GPU does not answer
+	taintNoDaemon  = "gpuarb.dev/no-daemon" // gpuarbd does not answer, so that it cannot hold a claim to its share
 )
 
-// unit is the size to whose multiples unmanaged memory is rounded up, so that small changes of it do not change the offer.
+// unit is the step of unmanaged memory in the offer, in bytes. Unmanaged memory is rounded up to a multiple of unit, so that small changes
+// of it do not change the offer.
 const unit = 64 << 20
 
-// room returns the bytes of a GPU that claims can take together: what the daemon can grant, without one context for each expected
-// share. Contexts lie outside the budgets of claims. Unmanaged processes without a job have no budget, so that their memory is subtracted too.
+// room returns the bytes of a GPU that all claims can take together. It subtracts the daemon's reserve from the
+// GPU's memory. It subtracts one context for each expected share, because contexts lie outside the budgets of claims. It also subtracts the
+// memory of unmanaged processes without a job, because no budget limits them.
 func (d *Driver) room(g *gpu) uint64 {
 	var others uint64
 	for _, p := range g.Unmanaged {
@@ -49,7 +54,8 @@ func (d *Driver) room(g *gpu) uint64 {
 	return g.Total - taken
 }
 
-// device describes a GPU. The error says why the GPU cannot be offered.
+// device describes a GPU to the scheduler, with its attributes, its capacities and, if it does not work, a taint. The error says why the
+// GPU cannot be offered.
 func (d *Driver) device(g *gpu) (resourcev1.Device, error) {
 	room, several := d.room(g), true
 	if room < 2 {
@@ -76,18 +82,18 @@ func (d *Driver) device(g *gpu) (resourcev1.Device, error) {
 	return device, nil
 }
 
-// text returns an attribute, cut to the length that Kubernetes allows.
+// text returns an attribute with a string, cut to the length that Kubernetes allows.
 func text(value string) resourcev1.DeviceAttribute {
 	value = value[:min(len(value), resourcev1.DeviceAttributeMaxValueLength)]
 	return resourcev1.DeviceAttribute{StringValue: &value}
 }
 
-// capacity describes an amount that claims divide in steps of one. usual is the part of a claim that requests none, and most is the
-// largest part.
+// capacity describes a capacity of total units. Each request takes a whole number of units: at least one, and at most the number most. A
+// request without a number takes the number usual.
 func capacity(total, usual, most uint64) resourcev1.DeviceCapacity {
 	policy := &resourcev1.CapacityRequestPolicy{Default: quantity(usual),
 		ValidRange: &resourcev1.CapacityRequestPolicyRange{Min: quantity(1), Max: quantity(most)}}
-	if total > 1 { // Kubernetes wants min + step to be in the capacity
+	if total > 1 { // Kubernetes refuses a step if min + step is larger than the capacity
 		policy.ValidRange.Step = quantity(1)
 	}
 	return resourcev1.DeviceCapacity{Value: *quantity(total), RequestPolicy: policy}
@@ -95,7 +101,8 @@ func capacity(total, usual, most uint64) resourcev1.DeviceCapacity {
 
 func quantity(n uint64) *resource.Quantity { return resource.NewQuantity(int64(n), resource.BinarySI) }
 
-// health describes for the kubelet how a GPU does. lost is the reason why the daemon does not answer; nil: it answers.
+// health returns the health of a GPU for the kubelet, as known at the time at. lost is the reason why the daemon does not answer; nil: it
+// answers. Without an answer the health is unknown.
 func (d *Driver) health(g *gpu, lost error, at time.Time) kubeletplugin.DeviceHealth {
 	h := kubeletplugin.DeviceHealth{PoolName: d.Node, DeviceName: g.name(), Health: kubeletplugin.HealthStatusHealthy, LastUpdated: at}
 	if lost != nil {

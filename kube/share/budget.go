@@ -1,7 +1,7 @@
 package share
 
-// This file computes the budget of a container. The budget that a claim or a resource gave is a maximum; an annotation of the pod can
-// only lower it. cluster.go reads claims and resources.
+// This file computes the budget of a container. If a claim or a resource gave the container memory, that amount is the maximum. An
+// annotation of the pod can only lower it. Claims and resources are read in cluster.go.
 
 import (
 	"fmt"
@@ -10,27 +10,27 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Annotation is the prefix of the annotation that names a budget. The name of the container follows a slash:
-// `memory.gpuarb.dev/main: 4Gi`. Without a container's name it holds for each container of the pod.
+// Annotation is the annotation of a pod that names a budget for each of the pod's containers. With a slash and the name of a container
+// after it, as in `memory.gpuarb.dev/main: 4Gi`, the annotation holds for that container alone, and replaces the general annotation.
 const Annotation = "memory.gpuarb.dev"
 
-// Unlimited is the node's maximum for annotations if there is none (Compute).
+// Unlimited is the value of a maximum in bytes that means: there is no maximum. Compute takes it as most.
 const Unlimited = math.MaxUint64
 
-// Granted has the bytes that a claim or a resource gave a container. Zero: nothing.
+// Granted is memory that a claim or a resource gave a container. The zero value: nothing was given.
 type Granted struct {
 	Bytes uint64 // bytes of each GPU
-	By    string // what gave them, for messages: "claim gpu", "nvidia.com/gpumem"
+	By    string // name of the claim or resource, for messages: "claim gpu", "nvidia.com/gpumem"
 }
 
 // Budget is the budget of a container.
 type Budget struct {
 	Bytes uint64 // bytes of each GPU
-	Text  string // where it comes from, for messages
+	Text  string // what named the budget, for messages
 }
 
-// Compute returns the budget of a container, or false if nothing names a budget. most is the node's maximum for containers that name a budget
-// by annotation alone, in bytes. An annotation that is not a positive quantity is an error.
+// Compute returns the budget of a container, or false if nothing names a budget. The node's maximum, most, is in bytes. It limits a
+// container whose budget comes from an annotation alone. An annotation must be a positive quantity.
 func Compute(annotations map[string]string, container string, granted Granted, most uint64) (Budget, bool, error) {
 	key := Annotation + "/" + container
 	value, set := annotations[key]
@@ -57,7 +57,7 @@ func Compute(annotations map[string]string, container string, granted Granted, m
 	return Budget{asked, "annotation " + key}, true, nil
 }
 
-// Bytes parses a positive quantity of Kubernetes, such as 4Gi or 500M.
+// Bytes parses a quantity of Kubernetes, such as 4Gi or 500M, that must be a positive, whole number.
 func Bytes(text string) (uint64, error) {
 	q, err := resource.ParseQuantity(text)
 	if err != nil {

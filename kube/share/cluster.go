@@ -1,7 +1,7 @@
 package share
 
-// This file asks the API server what it gave a container: the consumed capacity of its claims, and resources that stand for GPU
-// memory. budget.go has the rest.
+// This file asks the API server how much GPU memory the scheduler gave a container. The capacity that its claims consume counts, and
+// resources that stand for GPU memory. The container's budget is then computed in budget.go.
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Driver is the name of gpuarb's own DRA driver (package dra). Its claims are left out here, because hooks of its containers open
-// the job.
+// Driver is the name of gpuarb's own DRA driver (package dra). byClaim leaves out the devices of this driver, because hooks in their CDI
+// specification open the job.
 const Driver = "gpu.gpuarb.dev"
 
-// Unit is a resource that stands for GPU memory, with the bytes of one unit of it.
+// Unit is a resource that stands for GPU memory, and the amount of memory that one unit of the resource stands for.
 type Unit struct {
 	Resource string // name of an extended resource, or of an annotation with a number
-	Bytes    uint64
+	Bytes    uint64 // bytes of GPU memory of one unit
 }
 
 // ParseUnit parses NAME=QUANTITY, for example nvidia.com/gpumem=1Mi.
@@ -41,7 +41,9 @@ type Cluster struct {
 	Units  []Unit // resources that stand for GPU memory
 }
 
-// Granted returns what the cluster gave a container. If several sources gave bytes, the smallest holds.
+// Granted returns the memory that claims and resources gave a container of a pod. If several of them gave memory, it returns the smallest
+// amount. The
+// runtime's UID of the pod, uid, must be that of the API server. Otherwise the pod was replaced, and Granted returns an error.
 func (c *Cluster) Granted(ctx context.Context, namespace, pod, uid, container string) (Granted, error) {
 	p, err := c.Client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {
@@ -68,7 +70,7 @@ func (c *Cluster) Granted(ctx context.Context, namespace, pod, uid, container st
 	return granted, nil
 }
 
-// least returns the smaller of g and other. Zero bytes mean that nothing was given, so that the other one is returned.
+// least returns the smaller of g and other. If one of them has zero bytes, which means that nothing was given, least returns the other.
 func (g Granted) least(other Granted) Granted {
 	if other.Bytes == 0 || g.Bytes != 0 && g.Bytes <= other.Bytes {
 		return g
@@ -93,8 +95,8 @@ func find(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// byResource returns the least that a configured resource gives a container: the resource's limit, or else the pod's annotation of
-// that name. An annotation that is not a positive quantity is an error.
+// byResource returns the smallest amount that a resource of c.Units gives a container. The container's limit of the resource counts, or
+// else the pod's annotation with the name of the resource. An annotation that is not a positive quantity is an error.
 func (c *Cluster) byResource(p *corev1.Pod, spec *corev1.Container) (granted Granted, err error) {
 	for _, unit := range c.Units {
 		n := uint64(0)
@@ -118,8 +120,8 @@ func times(n, unit uint64) uint64 {
 	return n * unit
 }
 
-// byClaim returns the largest capacity "memory" of a device that the container uses of a claim; 0: none has it. A budget holds for
-// each device, so that the largest suffices for all.
+// byClaim returns the largest capacity "memory" that a device of a claim gives the container, in bytes; 0: no device has that capacity. One
+// budget holds for each device of the container, so that the largest amount leaves no device with too little.
 func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, use corev1.ResourceClaim) (most uint64, err error) {
 	name := claimName(p, use.Name)
 	if name == "" {
@@ -141,13 +143,14 @@ func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, use corev1.Resourc
 	return most, nil
 }
 
-// uses reports whether a container that uses a claim, or one request of it, gets an allocated device. The result of a request with
-// alternatives is named REQUEST/ALTERNATIVE.
+// uses reports whether the allocated device r belongs to the container. use names the whole claim, or one request of the claim. If that
+// request lists alternatives, r.Request is REQUEST/ALTERNATIVE.
 func uses(use corev1.ResourceClaim, r resourcev1.DeviceRequestAllocationResult) bool {
 	return use.Request == "" || r.Request == use.Request || strings.HasPrefix(r.Request, use.Request+"/")
 }
 
-// claimName returns the object name of a claim that the pod's specification calls name; "": the claim is not made yet, or unknown.
+// claimName returns the name of the ResourceClaim object for the claim that the pod's specification calls name. The object is named in the
+// specification, or, if Kubernetes makes it from a template, in the pod's status. "": there is no object yet, or the pod has no such claim.
 func claimName(p *corev1.Pod, name string) string {
 	for _, c := range p.Spec.ResourceClaims {
 		if c.Name == name && c.ResourceClaimName != nil {

@@ -1,7 +1,7 @@
 package share
 
-// This file reads the node's CDI specification, so that `gpuarb cdi generate` alone decides which variables, mounts and hooks a container
-// with a budget gets.
+// This file reads the CDI specification of the node, which `gpuarb cdi generate` wrote. Only that command decides which variables, mounts
+// and hooks a container with a budget gets. Packages nri and dra take them from here.
 
 import (
 	"encoding/json"
@@ -11,32 +11,32 @@ import (
 	"strings"
 )
 
-// Kind is the CDI vendor and class of gpuarb's devices. A container with such a device already has the files and the hooks that
-// open its job.
+// Kind is the beginning of the kinds of all CDI devices of gpuarb: the vendor and a slash. A container with such a device already has the
+// library, and the hooks that open its job.
 const Kind = "gpuarb.dev/"
 
-// Spec is a CDI specification, with the fields that gpuarb uses.
+// Spec is a CDI specification. It has only the fields that gpuarb uses.
 type Spec struct {
 	Version string   `json:"cdiVersion"`
 	Kind    string   `json:"kind"`
 	Devices []Device `json:"devices"`
-	Edits   Edits    `json:"containerEdits"` // changes of each container that gets a device
+	Edits   Edits    `json:"containerEdits"` // changes to each container that gets any of Devices
 }
 
-// Device is a CDI device.
+// Device is a CDI device. A container that gets the device is changed by the Edits here, and by those of the Spec.
 type Device struct {
 	Name  string `json:"name"`
 	Edits Edits  `json:"containerEdits"`
 }
 
-// Edits are the changes that a device makes to a container.
+// Edits are changes to a container.
 type Edits struct {
-	Env    []string `json:"env,omitempty"`
+	Env    []string `json:"env,omitempty"` // NAME=VALUE
 	Mounts []Mount  `json:"mounts,omitempty"`
 	Hooks  []Hook   `json:"hooks,omitempty"`
 }
 
-// Mount is a file or folder of the node in the container.
+// Mount is a file or folder of the node that the container sees at another path.
 type Mount struct {
 	Host      string   `json:"hostPath"`
 	Container string   `json:"containerPath"`
@@ -52,7 +52,7 @@ type Hook struct {
 	Timeout int      `json:"timeout,omitempty"` // seconds; 0: no limit
 }
 
-// ReadSpec reads the CDI specification that `gpuarb cdi generate` wrote.
+// ReadSpec reads the CDI specification that `gpuarb cdi generate` wrote. A file of another vendor, or without mounts, is an error.
 func ReadSpec(path string) (Spec, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -68,10 +68,11 @@ func ReadSpec(path string) (Spec, error) {
 	return file, nil
 }
 
-// sizeless is the device of `gpuarb cdi generate` whose hooks name no budget.
+// sizeless is the name of the device whose hooks open a job without naming a budget. `gpuarb cdi generate` writes it for containers whose
+// budget is in an annotation.
 const sizeless = "annotation"
 
-// Hooks returns the hooks of a device whose opening hook names no budget. The caller adds the budget to the hook's arguments.
+// Hooks returns the hooks of the device sizeless. The caller adds a budget to the arguments of the hook that opens the job.
 func (s *Spec) Hooks() ([]Hook, error) {
 	at := slices.IndexFunc(s.Devices, func(d Device) bool { return d.Name == sizeless })
 	if at < 0 || len(s.Devices[at].Edits.Hooks) == 0 {

@@ -1,5 +1,6 @@
-// Command gpuarb-dra offers the GPUs of a Kubernetes node to the scheduler by shares of memory, and holds each claim to its share. It is
-// a driver for dynamic resource allocation (package dra).
+// Command gpuarb-dra offers the GPUs of a Kubernetes node to the scheduler, which gives each claim a share of the memory of a GPU. The
+// daemon gpuarbd then holds each claim to its share. This file reads the flags, connects to the kubelet and ends on a signal. Package dra
+// is the driver.
 package main
 
 import (
@@ -23,13 +24,13 @@ import (
 	"github.com/gpuarb/gpuarb/kube/share"
 )
 
-// options are the flags of the command.
+// options has the values of the flags, as the administrator wrote them.
 type options struct {
 	socket, node, kubeconfig, edits, folder, kubelet, gpu, most string
 	shares                                                      int
 }
 
-// flags reads the command line. It exits if a flag is wrong.
+// flags reads the command line. If a flag cannot be parsed, it prints the usage and ends the program. driver checks the values.
 func flags() (o options) {
 	host, _ := os.Hostname()
 	node := os.Getenv("NODE_NAME")
@@ -49,7 +50,8 @@ func flags() (o options) {
 	return o
 }
 
-// driver returns the driver that the flags describe.
+// driver returns the driver that the flags describe. It returns an error if a value is wrong, or if the CDI specification of the node
+// cannot be used.
 func (o *options) driver() (*dra.Driver, error) {
 	d := &dra.Driver{Sockets: ipc.FindSocket(os.Getenv, os.Getuid()), Edits: o.edits, Folder: o.folder, GPU: o.gpu, Shares: o.shares, Most: share.Unlimited, Node: o.node}
 	if o.socket != "" {
@@ -74,7 +76,7 @@ func (o *options) driver() (*dra.Driver, error) {
 	return d, err
 }
 
-// client returns a client of the API server. It does not connect yet.
+// client returns a client of the API server. The client connects at its first request.
 func (o *options) client() (kubernetes.Interface, error) {
 	var config *rest.Config
 	var err error
@@ -88,7 +90,8 @@ func (o *options) client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// run registers the driver with the kubelet, and returns when a signal or an error ends it.
+// run registers the driver with the kubelet, and publishes the GPUs until a signal or an error ends it. It returns nil after SIGTERM or
+// SIGINT.
 func run() error {
 	o := flags()
 	if flag.NArg() > 0 {

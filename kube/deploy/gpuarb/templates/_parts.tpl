@@ -1,8 +1,8 @@
 {{/*
-Parts that all three DaemonSets have: labels, image, and what their pods have in common.
+Definitions that the three DaemonSets share: labels, image, strategy of upgrades, fields of the pods, security context.
 */}}
 
-{{/* gpuarb.labels labels an object. */}}
+{{/* gpuarb.labels has the labels of each object of the chart. */}}
 {{- define "gpuarb.labels" -}}
 app.kubernetes.io/name: gpuarb
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -10,14 +10,14 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* gpuarb.image is the image of a container. */}}
+{{/* gpuarb.image has a container's image and pull policy. */}}
 {{- define "gpuarb.image" -}}
 image: {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 {{- end }}
 
-{{/* gpuarb.strategy replaces a pod only after the next one runs and waits for its lock, so that an image is never
-pulled while a node has no daemon or plug-in. */}}
+{{/* gpuarb.strategy is the order of an upgrade on a node: the new pod starts and waits for the lock that the old pod holds,
+and then the old pod ends. So the daemon or plug-in is not away while the new image is pulled. */}}
 {{- define "gpuarb.strategy" -}}
 minReadySeconds: 2
 updateStrategy:
@@ -25,10 +25,11 @@ updateStrategy:
   rollingUpdate: {maxSurge: 1, maxUnavailable: 0}
 {{- end }}
 
-{{/* gpuarb.pod has the fields of a pod. The daemon grants the rights of the node's root to processes in its own PID namespace
-only: to the plug-ins, and to the hooks that the runtime runs on the node. The pods use the node's network because they start
-before the network plug-in, whose containers the runtime may refuse until gpuarb-nri runs. Also, the kernel tells of new
-programs only there. By default no pod listens on a port. */}}
+{{/* gpuarb.pod has the fields that all pods share. They use the node's PID namespace, because the daemon grants the rights of
+root only to processes in its own PID namespace, and the plug-ins and the runtime's hooks need these rights. The pods use the
+node's network for two reasons. They must start before the network plug-in, whose containers the runtime may refuse until
+gpuarb-nri runs. The kernel reports to the daemon that a process executes a program only in the node's network namespace.
+By default no pod listens on a port. */}}
 {{- define "gpuarb.pod" -}}
 hostPID: true
 hostNetwork: true
@@ -46,7 +47,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
-{{/* gpuarb.unprivileged is the security context of a container that needs to be the user root, and nothing else. */}}
+{{/* gpuarb.unprivileged is the security context of a container that runs as root, without any capability. */}}
 {{- define "gpuarb.unprivileged" -}}
 runAsUser: 0
 runAsGroup: 0
