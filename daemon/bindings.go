@@ -109,8 +109,7 @@ func (j *job) isInside(of *job) bool {
 }
 
 // narrowLocked limits a client in the cgroup of a binding to the budget of the job that its environment names, although the client does
-// not belong to that job. If the client asks for a lower limit itself, that stays. A number of bytes and a share of the device
-// are not compared: then the job's budget replaces the client's limit.
+// not belong to that job. If the client asks for a lower limit itself, that stays.
 func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbiter.JobID) {
 	j := d.jobs[h.Job]
 	if j == nil || j.id == belongs {
@@ -120,11 +119,29 @@ func (d *Daemon) narrowLocked(h *ipc.HelloRequest, peer ipc.Peer, belongs arbite
 		return
 	}
 	switch is := d.file.Jobs.At(j.index); {
-	case is.MaxPerMille != 0 && (h.Share == 0 || is.MaxPerMille < h.Share):
-		h.Memory, h.Share = ipc.NoLimit, is.MaxPerMille
-	case is.Max != ipc.NoLimit && (h.Share != 0 || is.Max < h.Memory):
-		h.Memory, h.Share = is.Max, 0
+	case is.MaxPerMille != 0 && h.Share != 0:
+		h.Share = min(h.Share, is.MaxPerMille)
+	case is.MaxPerMille != 0:
+		h.Memory, h.Share = d.lowerOfLocked(h.Memory, is.MaxPerMille)
+	case is.Max != ipc.NoLimit && h.Share != 0:
+		h.Memory, h.Share = d.lowerOfLocked(is.Max, h.Share)
+	default:
+		h.Memory = min(h.Memory, is.Max)
 	}
+}
+
+// lowerOfLocked returns a limit that is neither above the bytes memory nor above the share on any GPU. If memory is not NoLimit, it
+// is in bytes, and on a GPU that is larger than another one it can be lower than both.
+func (d *Daemon) lowerOfLocked(memory uint64, share uint32) (uint64, uint32) {
+	if memory == ipc.NoLimit {
+		return memory, share
+	}
+	for _, dev := range d.devices() {
+		if total := d.arb.Total(dev.Index); isGPU(dev) && total > 0 {
+			memory = min(memory, uint64(accounting.Size{PerMille: share}.Of(total)))
+		}
+	}
+	return memory, 0
 }
 
 // enterBindingLocked moves open jobs into the binding j after j was opened or recovered. It moves the bindings of cgroups below j, even if

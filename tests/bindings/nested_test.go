@@ -119,7 +119,7 @@ func TestNothingPassesABinding(t *testing.T) {
 			t.Errorf("%s: %d, %s", what, got.Code, got.Stderr)
 		}
 	}
-	for _, budgets := range [][2]string{{"20M", ""}, {"20M", "30M"}, {"30M", "20M"}, {"20M", "50%"}, {"5%", ""}, {"5%", "50M"}, {"10%", "5%"}} {
+	for _, budgets := range [][2]string{{"20M", ""}, {"20M", "30M"}, {"30M", "20M"}, {"20M", "50%"}, {"50%", "20M"}, {"200M", "5%"}, {"5%", ""}, {"5%", "50M"}, {"10%", "5%"}} {
 		moved := m.Interact(m.Gpuarb("run", "--memory", budgets[0], "--", "sh", "-c", `echo $$ >"$0" && GPUARB_MEMORY=$1 && export GPUARB_MEMORY && exec "$2"`,
 			box.Procs(), budgets[1], u.Program("cudaprog-dlsym")))
 		moved.Want("alloc a 20M", "ok")
