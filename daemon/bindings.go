@@ -255,13 +255,22 @@ func (d *Daemon) closeBindingLocked(j *job) {
 	d.endRunnerLocked(j)
 }
 
-// populated reports whether a process is in the cgroup, or in a cgroup below it, in the hierarchy in which the folder was found. It
-// returns true if that cannot be read.
+// populated reports whether a process is in the cgroup, or in a cgroup below it, in any hierarchy. It returns true if that cannot be read.
 func (b *binding) populated() bool {
-	dir := b.where()
-	if dir == "" {
+	found := b.where()
+	if found == "" || isPopulated(found) {
 		return true
 	}
+	for _, point := range hierarchies() {
+		if dir := filepath.Join(point, b.path); dir != found && inodeAt(dir) != 0 && isPopulated(dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPopulated does the work of populated for one folder of the cgroup.
+func isPopulated(dir string) bool {
 	if events, err := os.ReadFile(filepath.Join(dir, "cgroup.events")); err == nil {
 		return !strings.Contains(string(events), "populated 0")
 	}

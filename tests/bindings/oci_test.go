@@ -134,6 +134,24 @@ func named(m *rig.Machine, name string) bool {
 	return slices.ContainsFunc(m.Snapshot().Jobs, func(j figures.JobState) bool { return j.Name == name })
 }
 
+// TestIdleInAllHierarchies: a job is not idle while a process is in its cgroup in another hierarchy than the one in which the daemon
+// found the folder.
+func TestIdleInAllHierarchies(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	unified, old := m.Cgroup(), m.CgroupV1()
+	p := m.Interact(old.In(m.Command(m.Env(), rig.Build(t, "programs/cudaprog-dlsym"), "-")))
+	p.PID() // it runs in its cgroup
+	job(t, m, 0, "", "open", "--cgroup", unified.Path, "--memory", "50M", "--until", "idle=1s", "--name", "busy")
+	job(t, m, 0, "", "open", "--cgroup", m.Below(unified, "other").Path, "--memory", "50M", "--until", "idle=1s", "--name", "empty")
+	rig.Eventually(t, "the empty one closes", func() bool { return !named(m, "empty") })
+	if !named(m, "busy") {
+		t.Error("a job closed while a process was in its cgroup in another hierarchy")
+	}
+	p.End()
+	rig.Eventually(t, "the other closes when the process has ended", func() bool { return !named(m, "busy") })
+}
+
 // TestIdleThoughAMountIsGone: a cgroup with a process stays bound when the mount at which the daemon first found it is gone.
 func TestIdleThoughAMountIsGone(t *testing.T) {
 	m := machine(t, "400M", "")
