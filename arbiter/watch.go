@@ -19,6 +19,11 @@ func (l *lease) contended() bool {
 			return true
 		}
 	}
+	for j := l.session.job; j != nil; j = j.around {
+		if at := j.at[l.device]; at != nil && at.watched {
+			return true
+		}
+	}
 	return l.device.bytes.watched
 }
 
