@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -30,6 +31,10 @@ func TestUmask(t *testing.T) {
 		m.Start()
 		m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"))).End()
 		rig.Eventually(t, "the program's job has ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
+		rig.Eventually(t, "the history has its socket", func() bool {
+			_, err := os.Stat(filepath.Join(m.Dir, "run", "history.sock"))
+			return err == nil
+		})
 		got := modes(t, filepath.Join(m.Dir, "run"), filepath.Join(m.Dir, "gpu"))
 		if want == "" {
 			want = got

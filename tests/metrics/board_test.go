@@ -32,6 +32,12 @@ memory.max = "60M"
 	if r := rig.Run(t, m.Gpuarb("limit", "--user", rig.User(), "memory.max=90M")); r.Code != 0 {
 		t.Fatal(r)
 	}
+	box := m.Cgroup()
+	for _, c := range []*rig.Cgroup{box, m.Below(box, "inside")} {
+		if r := rig.Run(t, m.Gpuarb("job", "open", "--cgroup", c.Path, "--memory", "1M")); r.Code != 0 {
+			t.Fatal(r)
+		}
+	}
 	p := program(m)
 	p.Want("alloc a 1M", "ok")
 	rig.Eventually(t, "the device has told its utilisation", func() bool { return m.Snapshot().Leases[0].Util != nil })
