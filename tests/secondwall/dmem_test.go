@@ -15,6 +15,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
 // This file has a filesystem like the kernel's cgroup v2 with the controller dmem. A write to dmem.max is a line for one region. The
@@ -75,9 +77,7 @@ func newDmem(t *testing.T, regions ...string) *dmem {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := server.Unmount(); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
+		rig.Eventually(t, "the folder tree is unmounted, which a daemon that reads it holds up", func() bool { return server.Unmount() == nil })
 	})
 	if len(regions) > 0 {
 		f.add(f.root, "dmem.capacity", func() (text string) {
