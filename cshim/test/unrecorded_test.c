@@ -261,7 +261,7 @@ static void opencl_functions(void) {
 }
 
 static void object_that_stays(void) {
-    struct ga_allocation c;
+    struct ga_allocation c = {.full = 0};
     ga_cl_int status = 0;
     CHECK(ga_opencl_memory_ask(&c, CONTEXT, 0, MIB, GA_MEMORY_PLAIN) && c.root);
     no_memory = true;
@@ -279,7 +279,7 @@ static void shared_block_that_stays(void) {
 }
 
 static void context_that_stays(void) {
-    struct ga_opencl_context_request s;
+    struct ga_opencl_context_request s = {.slots.full = 0};
     const ga_cl_device device = DEVICE;
     ga_cl_int status = 0;
     long long before = test_daemon_show(&peer).contexts;
