@@ -226,12 +226,13 @@ type jobUse struct {
 	refused  uint64
 	overhead peak          // bytes beyond allocations that the device showed
 	assumed  peak          // the same, with the expected cost of contexts that it has not shown yet
-	whole    wholeUse      // of the job and the jobs inside it
+	whole    wholeUse      // usage by the job and by the jobs inside it
 	idle     time.Duration // time in which memory was held and nothing was done
 	looked   time.Time     // time up to which idle counts
 }
 
-// wholeUse is what a job and the jobs inside it use of a device. A sum over jobs must take only what each job itself uses.
+// wholeUse sums the usage of a device by a job and by the jobs inside it. A total over jobs adds the usage of each job alone instead,
+// so that it counts no byte twice.
 type wholeUse struct {
 	used, overhead, assumed peak
 }

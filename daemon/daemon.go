@@ -299,7 +299,7 @@ type driverLimits struct {
 	of       map[wallKey]secondwall.Result // last result of each cgroup and device
 }
 
-// driverDevice says who can hold limits on a device, and why nobody can.
+// driverDevice tells whether the kernel or the driver can hold limits on a device. If neither can, fail is the reason.
 type driverDevice struct {
 	by   secondwall.By
 	fail string
