@@ -68,6 +68,7 @@ var differing = []struct {
 	{regexp.MustCompile(`\[\d+\]`), "[PID]"},
 	{regexp.MustCompile(`\bPID \d+\)`), "PID)"},
 	{regexp.MustCompile(`\bwaited \d+(ms|s)\b`), "waited …"},
+	{regexp.MustCompile(`\b1\.\d GiB free\b`), "1.… GiB free"}, // an ended program's context counts until the device is read again
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "TIME"},
 	{regexp.MustCompile(`\b\d+s\b`), "…s"},
