@@ -224,7 +224,7 @@ func TestOldVersion(t *testing.T) {
 
 // TestBounds checks that the oldest jobs go when the store has reached its largest size.
 func TestBounds(t *testing.T) {
-	const most = 1 << 20
+	const most = 1 << 18
 	s, _, err := openStore(t.TempDir(), most)
 	if err != nil {
 		t.Fatal(err)
@@ -232,8 +232,8 @@ func TestBounds(t *testing.T) {
 	k := &keeper{store: s, settings: rows.Settings{MaxBytes: most, Daemon: "d"}}
 	for i := range uint64(20) {
 		var b rows.Batch
-		for n := range uint64(500) {
-			j := job(1+i*500+n, "ann", int64(i)*1000, 1, gib)
+		for n := range uint64(125) {
+			j := job(1+i*125+n, "ann", int64(i)*1000, 1, gib)
 			j.EndedMs, j.How = int64(i)*1000+1000, rows.Exited
 			b.Jobs = append(b.Jobs, j)
 		}
@@ -246,14 +246,14 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d bytes, %v", info.Size(), err)
 	}
 	var least, largest uint64
-	if err := s.read.QueryRow("SELECT min(job), max(job) FROM jobs").Scan(&least, &largest); err != nil || least == 1 || largest != 10000 {
+	if err := s.read.QueryRow("SELECT min(job), max(job) FROM jobs").Scan(&least, &largest); err != nil || least == 1 || largest != 2500 {
 		t.Errorf("jobs %d to %d, %v", least, largest, err)
 	}
 }
 
 // TestNewTexts checks that commands which never come again do not fill the store: it keeps the latest jobs.
 func TestNewTexts(t *testing.T) {
-	const most = 4 << 20
+	const most = 1 << 20
 	s, _, err := openStore(t.TempDir(), most)
 	if err != nil {
 		t.Fatal(err)
@@ -261,8 +261,8 @@ func TestNewTexts(t *testing.T) {
 	k := &keeper{store: s, settings: rows.Settings{MaxBytes: most, Daemon: "d"}}
 	for i := range uint64(40) {
 		var b rows.Batch
-		for n := range uint64(100) {
-			j := job(1+i*100+n, "ann", int64(i)*1000, 1, gib)
+		for n := range uint64(25) {
+			j := job(1+i*25+n, "ann", int64(i)*1000, 1, gib)
 			j.Command = fmt.Sprintf("prog %d %04000d", j.ID, 0)
 			j.EndedMs, j.How = int64(i)*1000+1000, rows.Exited
 			b.Jobs = append(b.Jobs, j)
@@ -272,7 +272,7 @@ func TestNewTexts(t *testing.T) {
 		}
 	}
 	var commands int
-	if err := s.read.QueryRow("SELECT count(*) FROM jobs JOIN texts ON texts.id = command WHERE job = 4000 AND text LIKE 'prog 4000 %'").Scan(&commands); err != nil || commands != 1 {
+	if err := s.read.QueryRow("SELECT count(*) FROM jobs JOIN texts ON texts.id = command WHERE job = 1000 AND text LIKE 'prog 1000 %'").Scan(&commands); err != nil || commands != 1 {
 		t.Errorf("%d rows of the last job have its command, %v", commands, err)
 	}
 }

@@ -47,10 +47,10 @@ func TestSlowReaders(t *testing.T) {
 	var id uint64
 	add := func() {
 		b := rows.Batch{AtMs: 1000}
-		for range 100 {
+		for range 20 {
 			id++
 			j := job(id, "ann", 0, 1, gib)
-			j.EndedMs, j.Command = 1000, fmt.Sprintf("%d %02000d", id, 0)
+			j.EndedMs, j.Command = 1000, fmt.Sprintf("%d %010000d", id, 0)
 			b.Jobs = append(b.Jobs, j)
 		}
 		if err := k.write(&b); err != nil {
