@@ -129,6 +129,15 @@ func (j *job) headroomInside(device int) bool {
 	})
 }
 
+// headroom returns the headroom of a job and of the jobs inside it on a device. Theirs is part of its own.
+func (j *job) headroom(device int) (all accounting.Bytes) {
+	for _, in := range j.inside {
+		all = all.Plus(in.headroom(device))
+	}
+	own, _ := j.budget.ReservedOverhead(device)
+	return max(all, own)
+}
+
 // isFurther reports whether a ticket asks for another context after the one that used the headroom.
 func (a *Arbiter) isFurther(t *ticket) bool {
 	if t.kind != WantsContexts {

@@ -369,19 +369,19 @@ func (j *job) reservedByOthers(d *device, all accounting.Bytes) accounting.Bytes
 	if top.shared != nil {
 		own = top.shared.budget.Reserved(d.Index)
 	}
-	overhead, _ := j.budget.ReservedOverhead(d.Index)
-	return all.Less(own.Plus(overhead))
+	return all.Less(own.Plus(top.headroom(d.Index)))
 }
 
 // allReserved returns the bytes that are reserved on a device for all jobs, shared budgets and contexts.
 func (a *Arbiter) allReserved(d *device) accounting.Bytes {
 	sum := a.reservedBelow(d)
 	for _, j := range a.jobs {
-		if j.shared == nil && j.around == nil {
+		if j.around != nil {
+			continue
+		}
+		if sum = sum.Plus(j.headroom(d.Index)); j.shared == nil {
 			sum = sum.Plus(j.budget.Reserved(d.Index))
 		}
-		overhead, _ := j.budget.ReservedOverhead(d.Index)
-		sum = sum.Plus(overhead)
 	}
 	return sum
 }

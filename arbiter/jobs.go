@@ -215,7 +215,7 @@ func (a *Arbiter) checkInside(r JobRequest, in *job) error {
 		return nil
 	}
 	for _, d := range a.devices {
-		if err := in.checkReserve(d, d.bounds().Reserves(*r.Min)); err != nil {
+		if err := a.checkReserve(in, d, d.bounds().Reserves(*r.Min)); err != nil {
 			return err
 		}
 	}
@@ -224,18 +224,35 @@ func (a *Arbiter) checkInside(r JobRequest, in *job) error {
 
 // checkReserve returns an error if n bytes on a device cannot be reserved inside a job of a cgroup. The bytes that do not fit into the job's
 // own reservation are reserved in the job around it.
-func (j *job) checkReserve(d *device, n accounting.Bytes) error {
+func (a *Arbiter) checkReserve(j *job, d *device, n accounting.Bytes) error {
 	if !d.IsGPU() || !j.usesAround(d) {
 		return nil
 	}
 	for ; j != nil; j = j.around {
-		left := j.budget.Limits(d.Index).Least().Less(j.budget.Load(d.Index))
+		left := j.budget.Limits(d.Index).Least().Less(a.loadInUse(j, d))
 		if n > left && !j.request.Allows.Reserve {
 			return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.InsideJob, j.name(), fmt.Sprintf(wording.InsideReserves, left.Human(), d))}
 		}
 		n = n.Less(left)
 	}
 	return nil
+}
+
+// loadInUse returns how many bytes are held or reserved on a device below a job's budget, without its own reservation and without idle
+// credit, which a reservation inside can recall.
+func (a *Arbiter) loadInUse(j *job, d *device) accounting.Bytes {
+	sum := j.budget.Charged(d.Index)
+	for _, s := range j.sessions {
+		held := accounting.Bytes(0)
+		if l := s.leaseOn(d); l != nil {
+			held = l.Granted().Plus(l.Charged()).Less(a.idle(l))
+		}
+		sum = sum.Plus(max(held, s.budget.Limits(d.Index).Least()))
+	}
+	for _, in := range j.inside {
+		sum = sum.Plus(max(a.loadInUse(in, d), in.budget.Limits(d.Index).Least()))
+	}
+	return sum
 }
 
 // reservable returns the devices in from on which the job's reservation can be used in full. If the job names its devices, all of them must

@@ -39,10 +39,19 @@ type nestedLease struct {
 	lost     bool // its device was lost
 }
 
-// treeModel is a machine with nested bindings. The first three fields have an element for each device.
+// strayUse is the memory of a program without the library that runs in a cgroup. A reading charges the memory to the deepest binding around
+// the program. The charge stays until the next reading, or until the binding has ended.
+type strayUse struct {
+	path    string
+	bytes   accounting.Bytes
+	charged *nestedJob // nil: it counts against the device alone
+}
+
+// treeModel is a machine with nested bindings. The first four fields have an element for each device.
 type treeModel struct {
 	totals    []accounting.Bytes
-	unmanaged []accounting.Bytes // memory of programs without the library
+	unmanaged []accounting.Bytes // memory of programs without the library that are in no binding
+	stray     []strayUse
 	lost      []bool
 	jobs      []*nestedJob
 	leases    []*nestedLease
@@ -133,6 +142,9 @@ func (n *treeModel) sums(j *nestedJob, device int, size func(*nestedLease) accou
 		}
 		s.held, s.load = s.held+here, s.load+here
 	}
+	if x := n.stray[device]; x.charged == j {
+		s.held, s.load = s.held+x.bytes, s.load+x.bytes
+	}
 	for _, inner := range n.jobs {
 		if inner.around == j {
 			of := n.sums(inner, device, size)
@@ -186,7 +198,25 @@ func (n *treeModel) fits(j *nestedJob, device int, size func(*nestedLease) accou
 	}
 	now := n.device(device, size)
 	grows := now.committed > whole.committed || now.beside > whole.beside
-	return !grows || now.committed+now.beside <= n.totals[device].Less(n.unmanaged[device])
+	return !grows || now.committed+now.beside <= n.capacity(device)
+}
+
+// capacity returns the bytes of a device without the memory that counts against no budget.
+func (n *treeModel) capacity(device int) accounting.Bytes {
+	alone := n.unmanaged[device]
+	if x := n.stray[device]; x.charged == nil {
+		alone += x.bytes
+	}
+	return n.totals[device].Less(alone)
+}
+
+// chargeStray charges the program without the library on a device to the binding around it, as a reading does.
+func (n *treeModel) chargeStray(device int) arbiter.JobID {
+	x := &n.stray[device]
+	if x.charged = nil; x.bytes > 0 {
+		x.charged = n.bindingAround([]string{x.path}, false)
+	}
+	return idOf(x.charged)
 }
 
 // grants reports whether a lease gets that many bytes more.
@@ -241,6 +271,11 @@ func (n *treeModel) drop() {
 			}
 		}
 		n.jobs = slices.DeleteFunc(n.jobs, func(x *nestedJob) bool { return x == j })
+		for device := range n.stray {
+			if n.stray[device].charged == j {
+				n.stray[device].charged = nil
+			}
+		}
 	}
 }
 

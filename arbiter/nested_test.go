@@ -33,13 +33,13 @@ type nestedRun struct {
 // jobs inside it, and of the devices are those of the model. At the end no byte and no job is left.
 func TestNestedBindings(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		n := &nestedRun{t: rt, treeModel: treeModel{totals: totals, unmanaged: make([]accounting.Bytes, 2), lost: make([]bool, 2)}}
+		n := &nestedRun{t: rt, treeModel: treeModel{totals: totals, unmanaged: make([]accounting.Bytes, 2), stray: make([]strayUse, 2), lost: make([]bool, 2)}}
 		n.world = newWorld(t, nestedPolicy(), totals...)
 		actions := map[string]func(*rapid.T){
 			"bind": n.bind, "bind again": n.bind, "close": n.close, "run": n.run,
 			"start": n.start, "start another": n.start,
 			"take": n.take, "take more": n.take, "give": n.give, "make a context": n.makeContext, "end a context": n.endContext,
-			"limit": n.limit, "use beside": n.beside, "end": n.end, "lose": n.lose, "restart": n.restart,
+			"limit": n.limit, "use beside": n.beside, "use beside in a cgroup": n.besideIn, "end": n.end, "lose": n.lose, "restart": n.restart,
 			"": n.check,
 		}
 		for range 3 { // longer runs than rapid's default
@@ -53,7 +53,7 @@ func TestNestedBindings(t *testing.T) {
 // measured one.
 func nestedPolicy() rules.Policy {
 	p := exact(unlimited())
-	p.ContextReserve = size(nestedContext)
+	p.ContextReserve, p.ChargeUnmanaged = size(nestedContext), true
 	return p
 }
 
@@ -307,6 +307,7 @@ func (n *nestedRun) endContext(t *rapid.T) {
 // read gives the arbiter three readings of a device, a second apart, because it believes a figure only if two readings show it. Programs
 // that have ended and used no memory there are then gone.
 func (n *nestedRun) read(device int) {
+	charged := n.chargeStray(device)
 	for range 3 {
 		n.now = n.now.Add(time.Second)
 		usage := arbiter.Usage{Device: device}
@@ -317,6 +318,9 @@ func (n *nestedRun) read(device int) {
 		}
 		if n.unmanaged[device] > 0 {
 			usage.Processes = append(usage.Processes, arbiter.ProcessUsage{PID: 1, Bytes: n.unmanaged[device]})
+		}
+		if x := n.stray[device]; x.bytes > 0 {
+			usage.Processes = append(usage.Processes, arbiter.ProcessUsage{PID: 2, Bytes: x.bytes, Job: charged})
 		}
 		n.arb.Note(device)
 		n.arb.Observe(n.now, usage)
@@ -332,6 +336,16 @@ func (n *nestedRun) beside(t *rapid.T) {
 		return
 	}
 	n.unmanaged[device] = amount(t, 60)
+	n.read(device)
+}
+
+// besideIn lets a program without the library use a device in a cgroup.
+func (n *nestedRun) besideIn(t *rapid.T) {
+	device := rapid.IntRange(0, 1).Draw(t, "device")
+	if n.lost[device] {
+		return
+	}
+	n.stray[device] = strayUse{path: rapid.SampledFrom(nestedPaths).Draw(t, "cgroup"), bytes: amount(t, 60)}
 	n.read(device)
 }
 
@@ -359,7 +373,7 @@ func (n *nestedRun) limit(t *rapid.T) {
 	var refused *arbiter.Result
 	switch {
 	case errors.As(err, &refused) && !fits: // it would reserve more, and there is no room for that
-	case err != nil:
+	case err != nil || !fits:
 		t.Fatalf("limit %d of job %d: %v; the model says %v", most, j.id, err, fits)
 	default:
 		change()
@@ -404,7 +418,7 @@ func (n *nestedRun) lose(t *rapid.T) {
 	}
 	device := rapid.IntRange(0, 1).Draw(t, "device")
 	n.arb.LoseDevice(n.now, device)
-	n.lost[device], n.unmanaged[device] = true, 0
+	n.lost[device], n.unmanaged[device], n.stray[device] = true, 0, strayUse{}
 	for _, l := range n.leases {
 		if l.device == device {
 			l.lost, l.used, l.contexts = true, 0, 0
@@ -440,8 +454,11 @@ func (n *nestedRun) check(t *rapid.T) {
 		t.Fatalf("%d jobs, the model has %d", len(s.Jobs), len(n.jobs))
 	}
 	for device, d := range s.Devices {
-		want := n.device(device, granted)
-		if !n.lost[device] && (d.Committed != want.committed || d.Overhead != want.beside || d.Capacity != n.totals[device].Less(n.unmanaged[device]).Less(want.beside)) {
+		want, charged := n.device(device, granted), accounting.Bytes(0)
+		if x := n.stray[device]; x.charged != nil {
+			charged = x.bytes
+		}
+		if !n.lost[device] && (d.Committed != want.committed-charged || d.Overhead != want.beside || d.Capacity != n.capacity(device).Less(want.beside).Less(charged)) {
 			t.Fatalf("device %d: %+v, the model says %+v", device, d, want)
 		}
 	}
@@ -490,7 +507,7 @@ func (n *nestedRun) openBindings() []*nestedJob {
 }
 
 // restoreJobs restores the open bindings, then the closed ones and the jobs of runners. A job that is closed is inside the deepest open
-// binding around its programs.
+// binding around its programs. A job that was inside a closed binding stays there.
 func (n *nestedRun) restoreJobs(t *rapid.T) {
 	restore := func(j *nestedJob) {
 		if err := n.arb.RestoreJob(n.now, arbiter.RestoredJob{ID: j.id, Request: n.requestOf(j), Released: j.closed && j.path != ""}); err != nil {
@@ -505,9 +522,15 @@ func (n *nestedRun) restoreJobs(t *rapid.T) {
 		j.around = n.bindingAround(j.in, true)
 		restore(j)
 	}
-	for _, j := range n.jobs {
-		if slices.Contains(bindings, j) {
-			continue
+	done := map[*nestedJob]bool{}
+	var rest func(*nestedJob)
+	rest = func(j *nestedJob) {
+		was := j.around
+		if done[j] || !j.run || slices.Contains(bindings, j) {
+			return
+		}
+		if done[j] = true; was != nil && was.closed {
+			rest(was)
 		}
 		at := j.in
 		if j.closed {
@@ -518,11 +541,15 @@ func (n *nestedRun) restoreJobs(t *rapid.T) {
 				at = l.cgroupsOf()
 			}
 		}
-		if j.around = n.bindingAround(at, false); !j.run {
-			j.around = nil
-			continue
+		if j.around = n.bindingAround(at, false); was != nil && was.closed { // the record of the job names the closed binding
+			j.around = was
 		}
 		restore(j)
+	}
+	for _, j := range n.jobs {
+		if rest(j); !j.run {
+			j.around = nil
+		}
 	}
 }
 
@@ -577,7 +604,7 @@ func (n *nestedRun) finish() {
 			n.closeJob(j)
 		}
 	}
-	n.lost, n.unmanaged = make([]bool, 2), make([]accounting.Bytes, 2)
+	n.lost, n.unmanaged, n.stray = make([]bool, 2), make([]accounting.Bytes, 2), make([]strayUse, 2)
 	for device := range n.totals {
 		n.read(device)
 	}

@@ -191,9 +191,10 @@ func (p *snapshot) addJob(j *job) {
 		}
 	}
 	for i, on := range is.Devices {
-		overhead, _ := j.budget.ReservedOverhead(on.Device)
-		p.contexts[i] = p.contexts[i].Plus(overhead)
-		if j.shared == nil && j.around == nil {
+		if j.around != nil {
+			break // it is part of what the job around it reserves
+		}
+		if p.contexts[i] = p.contexts[i].Plus(j.headroom(on.Device)); j.shared == nil {
 			p.reserved[i] = p.reserved[i].Plus(on.Reserved)
 		}
 	}

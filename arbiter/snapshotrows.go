@@ -357,7 +357,7 @@ func (j *job) deviceState(d *device) figures.JobDeviceState {
 		s := j.newProcess()
 		limits, by = s.limits(d), s.Memory(d.bounds())
 	}
-	state := figures.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index), Unmanaged: j.budget.Charged(d.Index)}
+	state := figures.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index), Unmanaged: j.charged(d)}
 	for _, p := range j.used {
 		if p.device == d {
 			state.Used, state.Peak = p.whole.used.used, p.whole.used.max

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -62,7 +63,8 @@ func (a *Arbiter) chargeUnmanagedAgain(now time.Time) {
 		for i := range d.unmanagedBy {
 			u := &d.unmanagedBy[i]
 			j := a.jobs[JobID(u.Job)]
-			u.Charged = j != nil && a.chargesUnmanaged(j)
+			isClient := slices.ContainsFunc(d.byPID[u.PID], func(l *lease) bool { return l.session.process.StartTicks == u.StartTicks }) // as after unchargeUnmanaged
+			u.Charged = j != nil && a.chargesUnmanaged(j) && !isClient
 		}
 		a.chargeUnmanaged(now, d)
 	}
@@ -94,6 +96,15 @@ func (a *Arbiter) dropUnmanagedOf(now time.Time, j *job) {
 		}
 		a.updateCapacity(now, d)
 	}
+}
+
+// charged returns how many bytes of unmanaged processes count against the budget of a job on a device, those of the jobs inside it included.
+func (j *job) charged(d *device) accounting.Bytes {
+	sum := j.budget.Charged(d.Index)
+	for _, in := range j.inside {
+		sum = sum.Plus(in.charged(d))
+	}
+	return sum
 }
 
 // countsIn reports whether the memory of an unmanaged process counts against a budget: that of its job, or one above that.

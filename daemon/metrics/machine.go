@@ -130,13 +130,16 @@ func jobMemory(v *view, o *output) {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		for _, d := range j.Devices {
-			if max(d.Used, d.Peak, d.Reserved) == 0 {
+			if max(d.Used, d.Peak, d.Reserved, d.Unmanaged) == 0 {
 				continue
 			}
 			labels := appendLabels([]string{jobLabel(j)}, v.device(d.Device)...)
 			o.value(float64(d.Used), appendLabels(labels, "used")...)
 			o.value(float64(d.Peak), appendLabels(labels, "peak")...)
 			o.value(float64(d.Reserved), appendLabels(labels, "reserved")...)
+			if j.Bound != "" {
+				o.value(float64(d.Unmanaged), appendLabels(labels, "unmanaged")...)
+			}
 		}
 	}
 }

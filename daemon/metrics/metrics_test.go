@@ -56,6 +56,7 @@ func sample() figures.Snapshot {
 			{ID: 7, Name: hostile, User: "ann", State: figures.StateWaiting, Pressure: pressure, Devices: []figures.JobDeviceState{
 				{Device: 0, Max: gib, Used: 1, Peak: 2, Reserved: 3}, {Device: 3, Max: accounting.Max}}},
 			{ID: 9, Inside: 7, State: figures.StateRunning},
+			{ID: 10, Bound: "/pod", Devices: []figures.JobDeviceState{{Device: 0, Max: gib, Unmanaged: 5}}},
 		},
 		Users: []figures.UserState{
 			{UID: 5, Name: hostile, Used: gib, Max: 2 * gib, Streams: 4, Pressure: pressure, Counts: counts(1)},
@@ -137,6 +138,7 @@ func TestValues(t *testing.T) {
 		`gpuarb_job_info{job_id="9",job_name="",user=""} 1`,
 		`gpuarb_job_inside{around="7",job_id="9"} 1`,
 		`gpuarb_job_memory_bytes{device="0",job_id="7",kind="reserved",uuid="GPU-0"} 3`,
+		`gpuarb_job_memory_bytes{device="0",job_id="10",kind="unmanaged",uuid="GPU-0"} 5`,
 		`gpuarb_job_memory_limit_bytes{device="0",job_id="7",uuid="GPU-0"} 1.073741824e+09`,
 		`gpuarb_job_utilization_ratio{device="0",job_id="7",uuid="GPU-0"} 0.75`,
 		`gpuarb_job_idle_seconds{device="0",job_id="7",uuid="GPU-0"} 0.5`,
@@ -149,7 +151,7 @@ func TestValues(t *testing.T) {
 		}
 	}
 	for _, none := range []string{`gpuarb_slots_limit{device="3"`, `gpuarb_rule_memory_limit_bytes{device="3"`, `gpuarb_user_memory_limit_bytes{user="ann"`,
-		`gpuarb_job_memory_bytes{device="3"`, `gpuarb_job_memory_limit_bytes{device="3"`} {
+		`gpuarb_job_memory_bytes{device="3"`, `gpuarb_job_memory_bytes{device="0",job_id="7",kind="unmanaged"`, `gpuarb_job_memory_limit_bytes{device="3"`} {
 		if strings.Contains(all, none) {
 			t.Errorf("a line begins with %s", none)
 		}

@@ -48,9 +48,9 @@ const programs = new Table('programs', 'Programs', [
   { head: 'Command', value: nameOf, cell: command },
 ]);
 
-/** budget returns the most that a row may use; no limit holds for a program without gpuarb. */
+/** budget returns the most that a row may use. No limit holds for a program without gpuarb, but its memory can count against the budget of its job. */
 function budget(l) {
-  if (l.state === 'unmanaged') return 'none';
+  if (l.state === 'unmanaged') return l.charged ? 'counts in its job’s' : 'none';
   return l.budget_bytes === null ? 'max' : bytes(l.budget_bytes);
 }
 
@@ -124,7 +124,7 @@ export function showPrograms(state, linked) {
   for (const j of state.others) {
     const kind = j.holds[0];
     if (!['unmanaged', 'reservation', 'claim', 'exclusive'].includes(kind)) continue;
-    add({ device: j.device, user: j.user, job: j.job, job_name: j.job_name, pid: j.pid, state: kind === 'reservation' ? 'reserved' : kind, used_bytes: j.used_bytes, budget_bytes: null,
+    add({ device: j.device, user: j.user, job: j.job, job_name: j.job_name, pid: j.pid, state: kind === 'reservation' ? 'reserved' : kind, used_bytes: j.used_bytes, budget_bytes: null, charged: j.holds.includes('charged'),
       min_bytes: j.reserved_bytes, peak_bytes: null, util_percent: null, unused_ms: null, streams: null, age_ms: j.age_ms, command: j.command }, rowId(j.device, kind === 'unmanaged' ? 0 : j.job, j.pid), kind);
   }
   place('leases', programs, [{ key: 'all', head: null, rows }], rows.length, 'No program has a lease.');
