@@ -80,6 +80,7 @@ type Event struct {
 	Parties   []Party          `json:"parties,omitempty"` // parties of a deadlock
 	Text      string           `json:"text"`              // sentence for users; "": Sentence makes it
 	processor bool             // Device is the processor
+	bound     bool             // for Sentence: the event is about the job of a cgroup, and not about one of its programs
 	program   string           // for Sentence: name of the process or job; "": none
 	why       string           // for Sentence: why the request was refused
 	account   *Tally           // for Sentence: what a job used until it ended; nil: the event is not the end of a job
@@ -132,6 +133,9 @@ func (e *Event) Sentence() string {
 	who := ""
 	if e.program != "" {
 		who = wording.Owned(e.User, e.program)
+	}
+	if e.bound {
+		who = e.program
 	}
 	switch {
 	case e.Kind == EventGranted && e.What == AsksLease:

@@ -88,7 +88,7 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 		o.Explain = fmt.Sprintf(wording.NoStream, d, r.Requested, l.Streams(), l.StreamsMax())
 		return
 	case ReasonBusy, ReasonSlots:
-		o.Explain = fmt.Sprintf(wording.WouldWait, d, l.session.name(), cmp.Or(aside, slotsHeld(l.touched, d), wording.OthersFirst))
+		o.Explain = fmt.Sprintf(wording.WouldWait, d, l.session.name(), cmp.Or(aside, slotsHeld(l.touched, d, l.session.job.binding()), wording.OthersFirst))
 		o.Explain += a.orElsewhere(l, o)
 		return
 	case ReasonTooLarge:
@@ -163,10 +163,11 @@ func firstPart(message string) string {
 	return fmt.Sprintf(wording.LastWhy, first)
 }
 
-// driverFull returns the message for a request that budgets and device allow, but for which the driver had no memory. It names the largest
-// programs that the device shows.
-func (a *Arbiter) driverFull(d *device, what string) string {
+// driverFull returns the message for a request of a lease that budgets and device allow, but for which the driver had no memory. It names the
+// largest programs that the device shows.
+func (a *Arbiter) driverFull(asks *lease, what string) string {
 	var top topHolders
+	d := asks.device
 	for pid, figure := range d.figures {
 		i := slices.IndexFunc(d.byPID[pid], func(l *lease) bool { return l.reads(figure) })
 		if i >= 0 {
@@ -176,7 +177,7 @@ func (a *Arbiter) driverFull(d *device, what string) string {
 	for i := range d.unmanagedBy {
 		top.insert(memoryHolder{d.unmanagedBy[i].Bytes, &d.unmanagedBy[i]})
 	}
-	return fmt.Sprintf(wording.DriverFull, d, what, cmp.Or(top.text(time.Time{}, nil, nil), wording.ShowsNone))
+	return fmt.Sprintf(wording.DriverFull, d, what, cmp.Or(top.text(a, time.Time{}, asker{within: asks.session.job.binding()}), wording.ShowsNone))
 }
 
 // explainThreads returns the message for a thread whose objects cannot be tracked.
@@ -218,7 +219,7 @@ func (a *Arbiter) explainBlocked(now time.Time, t *ticket, why Reason, r *accoun
 			more++
 		}
 	}
-	return a.keptFor(now, at, first, more)
+	return a.keptFor(now, at, first, t, more)
 }
 
 // aheadOf returns the first request that blocks a ticket at the narrowest limit that refuses the ticket; nil: none does.
@@ -237,10 +238,10 @@ func (a *Arbiter) aheadOf(t *ticket) *ticket {
 	return nil
 }
 
-// keptFor returns a text with what is free at a limit, but kept for a request that is ahead. more is the number of other requests for which
-// it is kept.
-func (a *Arbiter) keptFor(now time.Time, at *limit, first *ticket, more int) string {
-	whom, waited := aheadName(first, more), wording.Span(now.Sub(first.place.Since))
+// keptFor returns a text for the program of t with what is free at a limit, but kept for the request first, which is ahead. It is kept for
+// more other requests, too.
+func (a *Arbiter) keptFor(now time.Time, at *limit, first, t *ticket, more int) string {
+	whom, waited := aheadName(first, t, more), wording.Span(now.Sub(first.place.Since))
 	if at.kind != limitsBytes {
 		return fmt.Sprintf(wording.SlotKeptFor, whom, waited, a.requestText(first))
 	}
@@ -248,12 +249,13 @@ func (a *Arbiter) keptFor(now time.Time, at *limit, first *ticket, more int) str
 	return fmt.Sprintf(wording.KeptFor, free.Human(), whom, waited, a.requestText(first))
 }
 
-// aheadName returns the name of a request that is ahead with more others, as part of a sentence that goes on with "has waited".
-func aheadName(first *ticket, more int) string {
+// aheadName returns the name of a request that is ahead of t, and the number of further ones (more). In the sentence "has waited" follows.
+func aheadName(first, t *ticket, more int) string {
+	name := first.nameFor(t.namesWithin())
 	if more > 0 {
-		return fmt.Sprintf(wording.FirstOf, first.name(), more)
+		return fmt.Sprintf(wording.FirstOf, name, more)
 	}
-	return fmt.Sprintf(wording.First, first.name())
+	return fmt.Sprintf(wording.First, name)
 }
 
 // plain returns the reason of a wait as a text for users.
@@ -271,8 +273,9 @@ func (r Reason) plain() string {
 	return r.String()
 }
 
-// explainMin says why a memory.min has no room. It is that of job j, or of one of its processes; nil: of a shared budget.
-func (a *Arbiter) explainMin(j *job, r *accounting.Refusal, why Reason) string {
+// explainMin says why a memory.min has no room. It is that of job j, or of one of its processes; nil: of a shared budget. within is as in
+// asker.
+func (a *Arbiter) explainMin(j, within *job, r *accounting.Refusal, why Reason) string {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {
 		return d.tooMuch(r.Requested)
@@ -288,7 +291,7 @@ func (a *Arbiter) explainMin(j *job, r *accounting.Refusal, why Reason) string {
 		}
 	}
 	top := a.topHolders(d, r.Budget)
-	if held := top.text(time.Time{}, j, nil); held != "" {
+	if held := top.text(a, time.Time{}, asker{job: j, within: within}); held != "" {
 		where += fmt.Sprintf(wording.Holds, held)
 	}
 	return fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d, r.Remaining.Human(), context, where)
@@ -326,7 +329,7 @@ func (a *Arbiter) explainDeadlock(all []*ticket) string {
 	}
 	var parties []string
 	for _, t := range all[:min(len(all), namedParties)] {
-		parties = append(parties, fmt.Sprintf(wording.DeadlockParty, t.name(), a.holdings(t.job), a.requestText(t), t.gpu()))
+		parties = append(parties, fmt.Sprintf(wording.DeadlockParty, t.nameFor(youngest.namesWithin()), a.holdings(t.job), a.requestText(t), t.gpu()))
 	}
 	return fmt.Sprintf(wording.Deadlock, strings.Join(parties, ", "), youngest.name())
 }

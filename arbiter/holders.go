@@ -86,7 +86,7 @@ func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) 
 // heldAt returns a text with the holders at a limit, for the program of a ticket.
 func (a *Arbiter) heldAt(now time.Time, l *limit, t *ticket) string {
 	if l.kind != limitsBytes {
-		return slotsHeld(now, l.device)
+		return slotsHeld(now, l.device, t.namesWithin())
 	}
 	return a.bytesHeldAt(now, l, t, a.topHolders(l.device, l.budget()))
 }
@@ -94,7 +94,7 @@ func (a *Arbiter) heldAt(now time.Time, l *limit, t *ticket) string {
 // bytesHeldAt returns a text with the holders of bytes at a limit, for the program of a ticket.
 func (a *Arbiter) bytesHeldAt(now time.Time, l *limit, t *ticket, held topHolders) string {
 	d, b := l.device, l.budget()
-	holders, free := held.text(now, t.job, t.lease), a.ledger.Available(b, d.Index)
+	holders, free := held.text(a, now, asker{t.job, t.lease, t.namesWithin()}), a.ledger.Available(b, d.Index)
 	text := fmt.Sprintf(wording.MemoryHeld, free.Human(), holders)
 	switch {
 	case holders != "":
@@ -114,15 +114,17 @@ func (a *Arbiter) bytesHeldAt(now time.Time, l *limit, t *ticket, held topHolder
 	return text
 }
 
-// slotsHeld returns a text with the holders of a device's slots, and since when they have them.
-func slotsHeld(now time.Time, d *device) string {
+// slotsHeld returns a text with the holders of a device's slots, and since when they have them. within is as in asker.
+func slotsHeld(now time.Time, d *device, within *job) string {
 	var names []string
 	taken := len(d.permits[permit.Slot])
 	for _, h := range oldestHolders(d) {
-		names = append(names, wording.Holder(wording.Owned(h.Job.request.Process.User, h.name()), 0, "", now, h.since))
+		if within.shows(h.Job) {
+			names = append(names, wording.Holder(h.owned(), 0, "", now, h.since))
+		}
 	}
 	switch who := wording.List(names, taken); {
-	case names == nil:
+	case taken == 0:
 		return ""
 	case len(d.permits[permit.Sole]) > 0:
 		return fmt.Sprintf(wording.HeldAlone, who)
@@ -176,7 +178,7 @@ func (h *memoryHolder) describe(now time.Time) string {
 		}
 		return text
 	case *job:
-		return wording.Holder(wording.Owned(who.request.Process.User, who.name()), h.bytes, "reserved", now, who.opened)
+		return wording.Holder(who.owned(), h.bytes, "reserved", now, who.opened)
 	case *shared:
 		return wording.Holder(who.describe(), h.bytes, "reserved", now, time.Time{})
 	}
@@ -189,6 +191,7 @@ func (h *memoryHolder) describe(now time.Time) string {
 type topHolders struct {
 	all   [namedHolders + 2]memoryHolder
 	count int                // number of all holders
+	sum   accounting.Bytes   // bytes of all holders
 	of    *accounting.Budget // nil: the device
 }
 
@@ -196,6 +199,7 @@ type topHolders struct {
 func (top *topHolders) insert(h memoryHolder) {
 	if h.bytes > 0 {
 		top.count++
+		top.sum = top.sum.Plus(h.bytes)
 	}
 	for i := range top.all {
 		if h.bytes > top.all[i].bytes {
@@ -207,7 +211,7 @@ func (top *topHolders) insert(h memoryHolder) {
 // holders returns a text with the largest holders of a budget on a device (nil: of the device), for the program of a lease.
 func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget, asks *lease) string {
 	held := a.topHolders(d, of)
-	return held.text(now, asks.session.job, asks)
+	return held.text(a, now, asker{asks.session.job, asks, asks.session.job.binding()})
 }
 
 // topHolders returns the largest holders of a budget on a device (nil: of the device): processes by usage, jobs and shared budgets by unused
@@ -228,47 +232,79 @@ func (a *Arbiter) topHolders(d *device, of *accounting.Budget) (top topHolders) 
 	return top
 }
 
-// text returns the names of the largest holders, for a message to a program of the job asks. It leaves out the program itself: its lease,
-// which is with, and the reservation of its job. with is nil if the job itself asks. If now is not zero, the text says since when they hold
-// it.
-func (top *topHolders) text(now time.Time, asks *job, with *lease) string {
+// asker is the program that a message is for.
+type asker struct {
+	job    *job
+	lease  *lease // nil: the job itself asks
+	within *job   // job of a cgroup in which the program runs: it is told no names of programs outside; nil: it is told all names
+}
+
+// isTold reports whether a program is told the name of a holder. Of a job around its own, that is the job itself, and none of its programs.
+func (by *asker) isTold(a *Arbiter, holder any) bool {
+	if by.within == nil {
+		return true
+	}
+	switch h := holder.(type) {
+	case *lease:
+		return h.session.job == by.within || h.session.job.isInside(by.within)
+	case *job:
+		return by.within.shows(h)
+	case *figures.UnmanagedState:
+		j := a.jobs[JobID(h.Job)]
+		return j != nil && (j == by.within || j.isInside(by.within))
+	}
+	return false
+}
+
+// text returns the names of the largest holders, for a message to a program. It leaves out the program itself: its lease, and the
+// reservation of its job. Holders that the program is not told are counted, with the sum of their bytes. If now is not zero, the text says
+// since when the holders hold their bytes.
+func (top *topHolders) text(a *Arbiter, now time.Time, by asker) string {
 	var names []string
-	count := top.count
+	count, rest, hides := top.count, top.sum, false
 	endedJob := JobID(0) // first named job whose command has ended while its reservation stays; 0: none
 	for _, h := range top.all[:min(count, len(top.all))] {
-		if top.isOwn(h.holder, asks, with) {
+		if top.isOwn(h.holder, by) {
 			count--
+			rest = rest.Less(h.bytes)
+			continue
+		}
+		if !by.isTold(a, h.holder) {
+			hides = true
 			continue
 		}
 		if len(names) == namedHolders {
-			break
+			continue
 		}
-		names = append(names, h.describe(now))
+		names, rest = append(names, h.describe(now)), rest.Less(h.bytes)
 		if j, ok := h.holder.(*job); ok && endedJob == 0 && j.stillRuns() != "" {
 			endedJob = j.id
 		}
 	}
 	text := wording.List(names, count)
+	if hides {
+		text += fmt.Sprintf(wording.WithBytes, rest.Human())
+	}
 	if endedJob != 0 {
 		text += fmt.Sprintf(wording.GiveBack, endedJob, endedJob)
 	}
 	return text
 }
 
-// isOwn reports whether a holder is a program of the job asks: its lease, which is with, or the reservation of its job.
-func (top *topHolders) isOwn(holder any, asks *job, with *lease) bool {
+// isOwn reports whether a holder is the program that asks: its lease, or the reservation of its job.
+func (top *topHolders) isOwn(holder any, by asker) bool {
 	switch h := holder.(type) {
 	case *lease:
-		return h == with
+		return h == by.lease
 	case *job:
-		return h == asks && top.of != asks.budget // in the budget of the job, these are reservations of its other processes
+		return h == by.job && top.of != by.job.budget // in the budget of the job, these are reservations of its other processes
 	}
 	return false
 }
 
-// has reports whether a program of the job asks is among the largest holders, as in isOwn.
-func (top *topHolders) has(asks *job, with *lease) bool {
-	return slices.ContainsFunc(top.all[:], func(h memoryHolder) bool { return top.isOwn(h.holder, asks, with) })
+// has reports whether the program that asks is among the largest holders, as in isOwn.
+func (top *topHolders) has(by asker) bool {
+	return slices.ContainsFunc(top.all[:], func(h memoryHolder) bool { return top.isOwn(h.holder, by) })
 }
 
 // reservations returns the jobs with unused reservations in a budget on a device (nil: on the device), the oldest first. For the device the

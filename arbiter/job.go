@@ -24,6 +24,32 @@ func (j *job) shares(yield func(*shared) bool) {
 	}
 }
 
+// binding returns the deepest open job of a cgroup that is j or around j; nil: none is, or j is nil.
+func (j *job) binding() *job {
+	for ; j != nil; j = j.around {
+		if j.request.Cgroup != "" && !j.closed {
+			return j
+		}
+	}
+	return nil
+}
+
+// shows reports whether a program in the job within of a cgroup is told the name of j: j is within, or inside it, or around it. It returns
+// true if within is nil.
+func (within *job) shows(j *job) bool {
+	return within == nil || j == within || j.isInside(within) || within.isInside(j)
+}
+
+// isInside reports whether j is inside the job in, at any depth.
+func (j *job) isInside(in *job) bool {
+	for ; j != nil; j = j.around {
+		if j.around == in {
+			return true
+		}
+	}
+	return false
+}
+
 // priority returns the priority of the requests of a job: that of its rule, its own, and those of the jobs around it.
 func (j *job) priority() int {
 	sum := j.Rule.Priority

@@ -45,6 +45,10 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	a.putLimits(of, next)
 	// A raised memory.max can also raise a memory.min that it bounded, and there may be no room for that.
 	if refused := a.renew(now, s.under, s.job != nil); refused != nil {
+		within := s.job.binding()
+		if c.Privileged {
+			within = nil
+		}
 		a.putLimits(of, had)
 		for _, j := range a.jobs {
 			if s.under(j) {
@@ -52,7 +56,7 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 			}
 		}
 		why := reasonOf(refused)
-		return refusal(why, refused, a.explainMin(s.job, refused, why))
+		return refusal(why, refused, a.explainMin(s.job, within, refused, why))
 	}
 	if s.device != nil {
 		a.slotsChanged(now, s.device)
@@ -223,7 +227,7 @@ func (s *subject) ofJob(j *job) {
 	if j.Each() {
 		s.now = func() limited { return &j.newProcess().Client }
 	}
-	s.name, s.eventName = wording.Job(uint64(j.id), "", ""), wording.Owned(s.owner.User, j.name())
+	s.name, s.eventName = wording.Job(uint64(j.id), "", ""), j.owned()
 }
 
 // ofProcess describes the process of a session.

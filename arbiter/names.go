@@ -25,6 +25,30 @@ func (j *job) name() string {
 	return wording.WhatStillRuns(name, j.stillRuns())
 }
 
+// owned returns the name of a job with its user for messages. Of the job of a cgroup this is the user of its programs, and not root, who
+// opened it. If they have several users, or there are none, it is the name alone.
+func (j *job) owned() string {
+	user := j.request.Process.User
+	if j.request.Cgroup != "" {
+		user = ""
+		for _, s := range j.sessions {
+			if user != "" && s.process.User != user {
+				return j.name()
+			}
+			user = s.process.User
+		}
+	}
+	return wording.Owned(user, j.name())
+}
+
+// owned returns the name of a holder with its user for messages.
+func (h *holder) owned() string {
+	if h.Process != nil {
+		return wording.Owned(h.Process.process.User, h.name())
+	}
+	return h.Job.owned()
+}
+
 // name returns the name of a holder for messages.
 func (h *holder) name() string {
 	switch s := h.Process; {
@@ -43,6 +67,23 @@ func (t *ticket) name() string {
 		return t.session.name()
 	}
 	return t.job.name()
+}
+
+// nameFor returns the name of the process or job that waits, for a message to a program. within is as in asker.
+func (t *ticket) nameFor(within *job) string {
+	if within != nil && t.job != within && !t.job.isInside(within) {
+		return wording.Another
+	}
+	return t.name()
+}
+
+// namesWithin returns the job of a cgroup to which names in messages about a ticket are limited, as in asker. These messages are events too,
+// so that it is the same for root. The open of a cgroup's job belongs to the job around it.
+func (t *ticket) namesWithin() *job {
+	if t.kind == wantsJob && t.job.request.Cgroup != "" {
+		return t.job.around.binding()
+	}
+	return t.job.binding()
 }
 
 // stillRuns returns the names of the processes that go on after the job's command has ended: its clients, else the process that was passed

@@ -81,9 +81,9 @@ func (m *queueView) notice(t *ticket) Notice {
 	held := m.heldAt(at, t)
 	switch more := m.positions[t] - 2; {
 	case first != nil && t.fitsButBlocked():
-		text = fmt.Sprintf(wording.WaitsFor, a.requestText(t), t.gpu()) + ": " + a.keptFor(m.now, at, first, more)
+		text = fmt.Sprintf(wording.WaitsFor, a.requestText(t), t.gpu()) + ": " + a.keptFor(m.now, at, first, t, more)
 	case first != nil && held != "":
-		text += ": " + held + fmt.Sprintf(wording.Ahead, aheadName(first, more), wording.Span(m.now.Sub(first.place.Since)), a.requestText(first))
+		text += ": " + held + fmt.Sprintf(wording.Ahead, aheadName(first, t, more), wording.Span(m.now.Sub(first.place.Since)), a.requestText(first))
 	case held != "":
 		text += ": " + held
 	case t.fitsButBlocked():
@@ -125,7 +125,7 @@ func (m *queueView) heldAt(at *limit, t *ticket) string {
 	find := func(at *limit) topHolders { return m.a.topHolders(at.device, at.budget()) }
 	held := memoized(m.held, at, find)
 	text := func(at *limit) string { return m.a.bytesHeldAt(m.now, at, t, held) }
-	if held.has(t.job, t.lease) {
+	if by := (asker{t.job, t.lease, t.namesWithin()}); by.within != nil || held.has(by) {
 		return text(at)
 	}
 	return memoized(m.heldTexts, at, text)

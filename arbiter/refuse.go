@@ -82,7 +82,7 @@ func (a *Arbiter) refuseStart(now time.Time, t *ticket, why Reason, r *accountin
 	case t.lacks(refusingLimit.ofPermits):
 		text = a.explainSlots(t)
 	default:
-		text = a.explainMin(t.job, r, why)
+		text = a.explainMin(t.job, t.namesWithin(), r, why)
 	}
 	if !t.any && len(t.candidates) == 1 && why != ReasonOverBudget {
 		if other := a.roomElsewhere(now, t.job, t.candidates[0].device, a.wantsBytes(t)); other != "" {
@@ -100,7 +100,7 @@ func (a *Arbiter) refuseDriverFull(now time.Time, l *lease, r Request) Result {
 	}
 	full := &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: bytes, Remaining: d.Total.Less(d.shown), Limit: d.grantable()}
 	l.tallyRefusal(ReasonDeviceFull, full)
-	o := a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(d, what), "")
+	o := a.refuse(now, l, ReasonDeviceFull, full, a.driverFull(l, what), "")
 	l.session.job.counts().lastRefused = fmt.Sprintf(wording.LastDriver, what, d)
 	return o
 }
@@ -126,7 +126,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	case why == ReasonThreads:
 		text = a.explainThreads(t.lease, t.thread)
 	case t.driverFull && why == ReasonDeviceFull && t.bytes <= a.ledger.Available(nil, t.lease.device.Index):
-		text = a.driverFull(t.lease.device, a.requestText(t))
+		text = a.driverFull(t.lease, a.requestText(t))
 	default:
 		if aside = a.explainBlocked(now, t, why, r); aside == "" && a.isFurther(t) {
 			aside = wording.FurtherContext

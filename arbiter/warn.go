@@ -119,7 +119,7 @@ func (a *Arbiter) allHeld(j *job) (bytes accounting.Bytes, device int, text stri
 
 // warnEvent stores the event of a warning about a job.
 func (a *Arbiter) warnEvent(now time.Time, j *job, e Event) {
-	e.Time, e.Text = now, wording.Owned(j.request.Process.User, j.name())+" "+e.Text
+	e.Time, e.Text = now, j.owned()+" "+e.Text
 	e.about(&j.request.Process)
 	e.in(j)
 	a.event(e)

@@ -114,6 +114,15 @@ func (d *Daemon) boundJob(pid int) arbiter.JobID {
 	return 0
 }
 
+// viewOf returns the job of a cgroup to which the view of a thread below the mount is limited; 0: the thread sees all jobs.
+func (d *Daemon) viewOf(tid, uid uint32) uint64 {
+	job := d.boundJob(int(tid))
+	if job != 0 && standingOfThread(tid, uid).Privileged {
+		return 0
+	}
+	return uint64(job)
+}
+
 // firstJob returns the job of the first listed process that is in a job of `gpuarb run`; 0: none is.
 func (m members) firstJob(processes []procfacts.Started) arbiter.JobID {
 	for _, p := range processes {

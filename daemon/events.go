@@ -60,12 +60,26 @@ func (d *Daemon) eventsWithin(job uint64) func(lines []byte) []byte {
 				Job  uint64      `json:"job"`
 				Kind events.Kind `json:"kind"`
 			}
-			if json.Unmarshal(line, &is) == nil && (seen[is.Job] || is.Job == 0 && slices.Contains(deviceEvents, is.Kind)) {
+			switch err := json.Unmarshal(line, &is); {
+			case err != nil:
+			case is.Kind == events.Deadlock && seen[is.Job]:
+				left = append(left, withoutParties(line, seen)...)
+			case seen[is.Job], is.Job == 0 && slices.Contains(deviceEvents, is.Kind):
 				left = append(left, line...)
 			}
 		}
 		return left
 	}
+}
+
+// withoutParties returns the line of a deadlock with those parties only whose jobs are seen. Its text names no other.
+func withoutParties(line []byte, seen map[uint64]bool) []byte {
+	var e events.Event
+	if json.Unmarshal(line, &e) != nil {
+		return nil
+	}
+	e.Parties = slices.DeleteFunc(e.Parties, func(p events.Party) bool { return !seen[p.Job] })
+	return e.Line()
 }
 
 // deviceEvents are the events about devices, which name no program.

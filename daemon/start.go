@@ -204,7 +204,7 @@ func (d *Daemon) mount() error {
 		return d.notMounted
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, Mounted: d.mounted, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
+		System: d.paths.system, Mounted: d.mounted, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Within: d.viewOf, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
 	if err != nil {
 		return err
 	}

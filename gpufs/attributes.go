@@ -28,11 +28,22 @@ type state struct {
 	mounted   time.Time // shown as every file's times, except for the file events
 }
 
-// snapshotFor takes a fresh snapshot of one part of the state, for the eyes of one user: without other users' command
-// lines if Options.Hides asks for that.
-func (st *state) snapshotFor(uid uint32, of part) *snapshot {
+// within returns the job of a cgroup to which the view of the caller of a request is limited; 0: it sees all jobs.
+func (st *state) within(ctx context.Context) uint64 {
+	caller, ok := fuse.FromContext(ctx)
+	if !ok || st.Within == nil {
+		return 0
+	}
+	return st.Within(caller.Pid, caller.Uid)
+}
+
+// snapshotFor takes a fresh snapshot of one part of the state for one opener. It leaves out other users' command lines if
+// Options.Hides asks for that, and jobs that the opener must not see.
+func (st *state) snapshotFor(by opener, of part) *snapshot {
 	var s *snapshot
 	switch {
+	case by.within != 0:
+		s = st.snapshots.fresh().limitedTo(by.within)
 	case of.pid != 0:
 		s = st.snapshots.freshOf(of.pid)
 	case of.leases:
@@ -40,10 +51,10 @@ func (st *state) snapshotFor(uid uint32, of part) *snapshot {
 	default:
 		s = st.snapshots.fresh()
 	}
-	if st.Hides == nil || !st.Hides(uid) {
-		return s
+	if uid := by.reader(); st.Hides != nil && st.Hides(uid) {
+		return &snapshot{s.WithOwnCommands(uid)}
 	}
-	return &snapshot{s.WithOwnCommands(uid)}
+	return s
 }
 
 // attributes are the figures that stat(2) shows of a node.

@@ -52,9 +52,10 @@ func (n *logNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut)
 // Fsync does nothing, because a read-only file has nothing to write.
 func (n *logNode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }
 
-// Open refuses to open the file for writing.
-func (n *logNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
-	if flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0 {
+// Open refuses to open the file for writing. It also refuses processes that must not see all jobs, because the file has the
+// events of all jobs.
+func (n *logNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	if flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0 || n.state.within(ctx) != 0 {
 		return nil, 0, syscall.EACCES
 	}
 	return &logHandle{history: n.history}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0

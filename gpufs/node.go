@@ -58,19 +58,27 @@ var (
 	_ fs.NodeReaddirer = (*dirNode)(nil)
 )
 
+// within returns the job to which the caller's view of the directory is limited; 0: the caller sees everything.
+func (n *dirNode) within(ctx context.Context) uint64 {
+	if n.dir.fixed {
+		return 0
+	}
+	return n.state.within(ctx)
+}
+
 // Lookup finds a name. The answer may come from a snapshot up to maxRecentAge old. If the name is missing there,
 // Lookup searches a fresh snapshot.
 func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	var e entry
 	var ok bool
-	switch {
+	switch job := n.within(ctx); {
 	case n.dir.fixed:
 		e, ok = n.dir.entry(nil, name)
-	case n.dir.pid != nil:
+	case n.dir.pid != nil && job == 0:
 		e, ok = n.dir.entry(n.state.snapshots.freshOf(n.dir.pid(name)), name)
 	default:
-		if e, ok = n.dir.entry(n.state.snapshots.recent(), name); !ok {
-			e, ok = n.dir.entry(n.state.snapshots.fresh(), name)
+		if e, ok = n.dir.entry(n.state.snapshots.recent().limitedTo(job), name); !ok {
+			e, ok = n.dir.entry(n.state.snapshots.fresh().limitedTo(job), name)
 		}
 	}
 	if !ok {
@@ -82,12 +90,12 @@ func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 
 // Readdir lists the directory in the order of the tree. It uses a fresh snapshot, or a recent one if the names in the
 // directory never change.
-func (n *dirNode) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
+func (n *dirNode) Readdir(ctx context.Context) (fs.DirStream, syscall.Errno) {
 	take := n.state.snapshots.recent
 	if n.dir.changing {
 		take = n.state.snapshots.fresh
 	}
-	entries, ok := n.dir.list(take())
+	entries, ok := n.dir.list(take().limitedTo(n.within(ctx)))
 	if !ok {
 		return nil, syscall.ENOENT
 	}
@@ -166,7 +174,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint3
 	if !ok {
 		return nil, 0, syscall.EACCES
 	}
-	h := &handle{file: n, by: opener{uid: caller.Uid}}
+	h := &handle{file: n, by: opener{uid: caller.Uid, within: n.state.within(ctx)}}
 	if n.state.Standing != nil { // the thread sleeps in its open(2), so that its number cannot be reused
 		h.by.Standing = n.state.Standing(caller.Pid, caller.Uid)
 	}
@@ -204,7 +212,7 @@ func (h *handle) at(off int64) ([]byte, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if off == 0 || !h.filled {
-		text, ok := h.file.text(h.file.state.snapshotFor(h.by.reader(), h.file.part))
+		text, ok := h.file.text(h.file.state.snapshotFor(h.by, h.file.part))
 		if !ok {
 			return nil, syscall.ENODEV // the process or job has ended; cgroupfs has this error too
 		}

@@ -32,6 +32,9 @@ type Options struct {
 	Control Control
 	// Hides reports whether a user must not see other users' command lines; nil: all users see all of them.
 	Hides func(uid uint32) bool
+	// Within returns the job of a cgroup to which the view of a calling thread is limited; 0: it sees all jobs. nil: all callers
+	// see all jobs. It may read the thread's files in /proc, like SelfOf.
+	Within func(tid, uid uint32) uint64
 	// Metrics writes the content of the file metrics from a snapshot; nil: no such file. It may read the daemon's own
 	// process in /proc, which no other process can delay.
 	Metrics func(io.Writer, figures.Snapshot) error
@@ -71,6 +74,8 @@ type Standing struct {
 type opener struct {
 	uid uint32
 	pid int // set if the file was opened for writing; 0: unknown
+	// within is the job of a cgroup to which the opener's view is limited; 0: it sees all jobs.
+	within uint64
 	Standing
 }
 

@@ -72,6 +72,14 @@ func (s *snapshots) recent() *snapshot {
 	return s.fresh()
 }
 
+// limitedTo returns what a process in the job of a cgroup sees of a whole snapshot. job is that job; 0: the process sees everything.
+func (s *snapshot) limitedTo(job uint64) *snapshot {
+	if job == 0 {
+		return s
+	}
+	return &snapshot{s.Within(job)}
+}
+
 func (s *snapshot) device(index int) (figures.DeviceState, bool) {
 	return numbered(s.Devices, index, func(d *figures.DeviceState) int { return d.Index })
 }

@@ -141,9 +141,15 @@ func Holder(owned string, bytes accounting.Bytes, kind string, now, since time.T
 
 // List joins names. If count is larger than their number, it adds how many more there are.
 func List(names []string, count int) string {
-	text := strings.Join(names, ", ")
-	if more := count - len(names); more > 0 {
+	text, more := strings.Join(names, ", "), count-len(names)
+	switch {
+	case more <= 0:
+	case len(names) > 0:
 		text += fmt.Sprintf(" and %d more", more)
+	case more == 1:
+		text = "another program"
+	default:
+		text = fmt.Sprintf("%d other programs", more)
 	}
 	return text
 }

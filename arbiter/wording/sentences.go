@@ -53,6 +53,8 @@ const (
 	OnEveryGPU  = "%s on every GPU"
 	OnDevice    = "%s on %s"
 	Nothing     = "nothing"
+	Another     = "another program"
+	WithBytes   = " with %s"
 	Thread      = "thread %d of %s"
 	Cgroup      = "cgroup %s"
 

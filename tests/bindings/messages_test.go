@@ -1,0 +1,143 @@
+package bindings
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// This file checks which names of programs and jobs are in messages about requests, and which files below /gpu a program in the job of a
+// cgroup sees. views_test.go checks the commands.
+
+// TestMessagesNameItsOwnJob: a refusal or a notice to a program in a job names the programs of that job alone. Other programs are counted,
+// with the sum of their bytes. That holds for the program, for events, and for what `gpuarb why` and the queue say. Programs outside are told
+// all names.
+func TestMessagesNameItsOwnJob(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	u, top := m.OtherUser(anne), m.Cgroup()
+	box, beside := m.Below(top, "box"), m.Below(top, "beside")
+	job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "400M", "--name", "own-box")
+	job(t, m, 0, "", "open", "--cgroup", beside.Path, "--memory", "200M", "--name", "secret-box")
+	secret, second, mate := u.BareIn(beside), u.BareIn(beside), runIn(m, u, box, "--name", "mate")
+	secret.Want("alloc a 120M", "ok")
+	second.Want("alloc a 10M", "ok")
+	mate.Want("alloc a 50M", "ok")
+	refused := m.Interact(inside(m, u, box, "run", "--name", "asks", "--", u.Program("cudaprog-dlsym")))
+	refused.Want("alloc a 300M", errOutOfMemory)
+	const others = " and 2 more with 130 MiB"
+	said := func(what, text string) {
+		t.Helper()
+		if strings.Contains(text, "secret") || strings.Contains(text, fmt.Sprintf("[%d]", secret.PID())) || !strings.Contains(text, "mate") || !strings.Contains(text, others) {
+			t.Errorf("%s, want the name mate and %q: %s", what, others, text)
+		}
+	}
+	refused.End()
+	said("what gpuarb run prints", refused.Stderr())
+	for what, command := range map[string][]string{"the event": {"events", "--kind", "refused"}, "the JSON of the event": {"events", "--kind", "refused", "--json"}} {
+		said(what, rig.Run(t, m.Gpuarb(command...)).Stdout)
+	}
+	waits := m.Interact(inside(m, u, box, "run", "--name", "waits", "--wait", "--", u.Program("cudaprog-dlsym")))
+	waits.Tell("alloc a 300M")
+	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	said("the queue", m.Snapshot().Queue[0].Text)
+	said("gpuarb why", rig.Run(t, inside(m, u, box, "why", "waits")).Stdout)
+
+	behind := m.Interact(m.Gpuarb("run", "--name", "outside", "--", u.Program("cudaprog-dlsym")))
+	behind.Want("alloc a 380M", errOutOfMemory)
+	behind.End()
+	for _, name := range []string{"secret-box (cudaprog-dlsym[", "mate (cudaprog-dlsym["} {
+		if text := behind.Stderr(); !strings.Contains(text, name) {
+			t.Errorf("a program outside is not told the name %s: %s", name, text)
+		}
+	}
+	mate.Want("free a", "ok")
+	secret.End()
+	waits.Expect("alloc a ok")
+	for _, p := range []*rig.Program{mate, waits, second} {
+		p.End()
+	}
+}
+
+// TestMessagesNameNoOpener: messages about the job of a cgroup do not call it root's, who opened it. They name the user of its programs, if
+// that is one user.
+func TestMessagesNameNoOpener(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	u, box := m.OtherUser(anne), m.Cgroup()
+	job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "200M", "--min", "200M", "--name", "web")
+	free := u.Bare()
+	says := func(want string) {
+		t.Helper()
+		free.Want("alloc a 300M", errOutOfMemory)
+		s := m.Snapshot()
+		for _, j := range s.Jobs {
+			if j.PID == free.PID() && !strings.Contains(j.Denial, want) {
+				t.Errorf("the refusal does not say %q: %s", want, j.Denial)
+			}
+		}
+	}
+	says("holds: web (job 1, cgroup) 200 MiB (reserved)")
+	p := u.BareIn(box)
+	p.Want("alloc a 20M", "ok")
+	says(fmt.Sprintf("holds: user %d's web (job 1, cgroup) ", anne))
+	says(fmt.Sprintf("user %d's web (cudaprog-dlsym[%d]) 20 MiB", anne, p.PID()))
+	p.End()
+	job(t, m, 0, "", "close", "web")
+	rig.Eventually(t, "it is over", func() bool { return len(m.Snapshot().Jobs) == 1 })
+	if got := rig.Run(t, m.Gpuarb("events", "--kind", "ended")); strings.Contains(got.Stdout, "root's web") || !strings.Contains(got.Stdout, "web (job 1, cgroup) has ended") {
+		t.Errorf("the event of its end: %s", got.Stdout)
+	}
+	free.End()
+}
+
+// TestFilesShowItsOwnJob: below /gpu, a process of a user in the job of a cgroup sees that job and the jobs inside it. It cannot read the
+// file with the events of all jobs. Root and processes outside see everything.
+func TestFilesShowItsOwnJob(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n[[device]]\ncontext_reserve = \"0\"\n"})
+	u, top := m.OtherUser(anne), m.Cgroup()
+	box, beside := m.Below(top, "box"), m.Below(top, "beside")
+	job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "100M", "--name", "own-box")
+	job(t, m, 0, "", "open", "--cgroup", beside.Path, "--memory", "200M", "--name", "secret-box")
+	own, secret := u.BareIn(box), u.BareIn(beside)
+	inner := runIn(m, u, box, "--name", "own-inner")
+	for _, p := range []*rig.Program{own, inner, secret} {
+		p.Want("alloc a 20M", "ok")
+	}
+	read := func(in func(*exec.Cmd) *exec.Cmd, script string) string {
+		t.Helper()
+		got := rig.Run(t, in(u.Command(m.Env(), "sh", "-c", "cd \"$0\" && "+script, m.Mount)))
+		return got.Stdout + got.Stderr
+	}
+	outside := func(cmd *exec.Cmd) *exec.Cmd { return cmd }
+	hidden := fmt.Sprint(secret.PID())
+	for script, shows := range map[string]string{
+		"cat leases": fmt.Sprint(own.PID()), "ls processes": fmt.Sprint(inner.PID()), "ls jobs": "1\n", "cat devices/0/leases": fmt.Sprint(inner.PID()), "cat metrics": "gpuarb_",
+		fmt.Sprintf("cat processes/%d/memory.current", inner.PID()): "20971520",
+	} {
+		if text := read(outside, script); !strings.Contains(text, shows) || strings.HasPrefix(script, "cat leases") && !strings.Contains(text, hidden) {
+			t.Errorf("%s outside: %s", script, text)
+		}
+		if text := read(box.In, script); !strings.Contains(text, shows) || strings.Contains(text, hidden) || script == "ls jobs" && strings.Contains(text, "2\n") {
+			t.Errorf("%s inside, want %q: %s", script, shows, text)
+		}
+	}
+	for _, script := range []string{"cat processes/" + hidden + "/memory.current", "cat jobs/2/memory.max", "cat events"} {
+		if text := read(box.In, script+" && echo read"); strings.Contains(text, "read\n") {
+			t.Errorf("%s inside: %s", script, text)
+		}
+		if text := read(outside, script+" && echo read"); !strings.Contains(text, "read\n") {
+			t.Errorf("%s outside: %s", script, text)
+		}
+	}
+	if got := rig.Run(t, box.In(exec.Command("cat", m.Mount+"/leases"))); !strings.Contains(got.Stdout, hidden) {
+		t.Errorf("root in the cgroup does not see all leases: %s", got.Stdout+got.Stderr)
+	}
+	for _, p := range []*rig.Program{own, inner, secret} {
+		p.End()
+	}
+}
