@@ -66,6 +66,17 @@ func (a *Arbiter) cgroupRoom(j *job, d *device) accounting.Bytes {
 // ContextChanges returns a number that changes when a client is granted a context.
 func (a *Arbiter) ContextChanges() uint64 { return a.contextChanges }
 
+// NoProcessCame records the event that no process was in the cgroup of a job for some time after the job was opened. Unknown jobs are
+// ignored.
+func (a *Arbiter) NoProcessCame(now time.Time, id JobID, cgroup string, after time.Duration) {
+	if j := a.jobs[id]; j != nil {
+		e := Event{Time: now, Kind: EventNoProcess, Device: -1, Text: fmt.Sprintf(wording.NoProcess, j.name(), cgroup, wording.Span(after))}
+		e.about(&j.request.Process)
+		e.in(j)
+		a.event(e)
+	}
+}
+
 // NoWall records the event that setting or putting back the limit of a cgroup on a device has failed, and why. id is the cgroup's job; 0: none.
 func (a *Arbiter) NoWall(now time.Time, id JobID, cgroup string, device int, why string) {
 	d := a.device(device)

@@ -29,6 +29,7 @@ const (
 	EventExcess     Kind = "excess"         // a client uses memory that no allocation asked for, which is charged to its budget
 	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and limits do not apply to one of them
 	EventNoWall     Kind = "driver_limit"   // the limit of a cgroup could not be set in the kernel or the vendor's driver
+	EventNoProcess  Kind = "no_process"     // no process came into the cgroup of a job in time
 	EventUnmanaged  Kind = "unmanaged"      // a process that is not a client uses a device
 	EventVerified   Kind = "verified"       // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost"    // a device fell off the bus

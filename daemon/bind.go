@@ -264,7 +264,7 @@ func (d *Daemon) addBindingLocked(opener ipc.Peer, h ipc.Header, r *ipc.BindRequ
 // commitBindingLocked commits the records of a cgroup's job, which now has its reservation. From here on the job survives the daemon.
 func (d *Daemon) commitBindingLocked(j *job, info arbiter.JobInfo) {
 	d.commitJobLocked(j, info)
-	j.bound.used = d.now()
+	j.bound.used, j.bound.opened = d.now(), d.now()
 	d.file.Bindings.At(j.bound.row).Job = *d.file.Jobs.At(j.index)
 	d.file.Bindings.Commit(j.bound.row)
 	faults.At("binding.committed")

@@ -13,10 +13,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -42,6 +45,9 @@ func locateCgroup(text string) (*binding, error) {
 	points, path := hierarchies(), text
 	if i := hierarchyOf(points, text); i >= 0 {
 		path, points = strings.TrimPrefix(text, points[i]), points[i:i+1]
+	}
+	if path == "/" || slices.Contains(points, path) {
+		return nil, rules.Wrong(rules.ErrRange, "the root cgroup has all programs of the machine in it, and can have no job: name a cgroup below it")
 	}
 	if err := rules.CheckCgroup(path); err != nil {
 		return nil, err
@@ -87,6 +93,7 @@ func (d *Daemon) jobOfProcessLocked(token ipc.Token, peer ipc.Peer, proc *rules.
 	case !j.open:
 		return 0, refused(ipc.StatusPermission, "the job of cgroup %s still waits for its reservation: start the program when it has it", j.bound.path)
 	}
+	d.noteProcessLocked(j)
 	return j.id, nil
 }
 
@@ -171,23 +178,25 @@ func (d *Daemon) aroundLocked(path string) *job {
 	return j
 }
 
-// checkBindings closes bindings whose folder is gone or was made again, and bindings that were idle for too long. If cgroups are given,
-// it checks only their bindings and those of cgroups above, and closes none of them for being idle.
+// checkBindings closes bindings whose folder is gone or was made again, and bindings that were idle for too long. It records an event for
+// a binding into whose cgroup no process came in time. If cgroups are given, it checks only their bindings and those of cgroups above, and
+// only whether the folders are gone.
 func (d *Daemon) checkBindings(in ...string) {
 	ended := map[*job]string{}
 	for j, b := range d.bindingsAround(in) {
 		switch {
-		case b.until == ipc.UntilClosed:
-		case b.gone():
+		case b.until != ipc.UntilClosed && b.gone():
 			ended[j] = "its folder is gone"
-		case in == nil && b.until == ipc.UntilIdle && !b.populated():
-			if d.now().Sub(b.used) >= b.idle {
-				ended[j] = "no process was in it for " + b.idle.String()
-			}
-		case in == nil && b.until == ipc.UntilIdle:
+		case in != nil || b.until != ipc.UntilIdle && b.came:
+		case b.populated():
 			d.lock()
 			j.bound.used = d.now()
+			d.noteProcessLocked(j)
 			d.unlock()
+		case b.until == ipc.UntilIdle && d.now().Sub(b.used) >= b.idle:
+			ended[j] = "no process was in it for " + b.idle.String()
+		default:
+			d.noteNoProcess(j)
 		}
 	}
 	if len(ended) == 0 {
@@ -202,6 +211,49 @@ func (d *Daemon) checkBindings(in ...string) {
 		}
 		d.log.Info("the job of a cgroup is closed: "+why, "job", j.id, "cgroup", j.bound.path)
 		d.closeBindingLocked(j)
+	}
+}
+
+// missedAfter is the time from the opening of a binding after which an event says that no process has come into its cgroup.
+const missedAfter = 10 * time.Minute
+
+// noteProcessLocked records that a process was seen in the cgroup of a binding, and so in those of the bindings around it.
+func (d *Daemon) noteProcessLocked(j *job) {
+	for ; j != nil; j = j.around {
+		if b := j.bound; b != nil && !b.came {
+			b.came = true
+			d.flagBindingLocked(b, statefile.BindingCame)
+		}
+	}
+}
+
+// noteNoProcess records an event, once, if no process has come into the cgroup of a binding since its opening, and that is too long ago.
+func (d *Daemon) noteNoProcess(j *job) {
+	d.lock()
+	defer d.unlock()
+	b := j.bound
+	if b.came || b.missed || b.opened.IsZero() || d.now().Sub(b.opened) < missedAfter || j.closed || d.stopping() {
+		return
+	}
+	b.missed = true
+	d.flagBindingLocked(b, statefile.BindingMissed)
+	d.arb.NoProcessCame(d.now(), j.id, b.path, missedAfter)
+}
+
+// addNoProcessLocked marks in a snapshot the bindings into whose cgroups no process came in time, nor later.
+func (d *Daemon) addNoProcessLocked(s *figures.Snapshot) {
+	for i := range s.Jobs {
+		if is := &s.Jobs[i]; is.Bound != "" {
+			j := d.jobByID[arbiter.JobID(is.ID)]
+			is.NoProcess = j != nil && j.bound != nil && j.bound.missed && !j.bound.came
+		}
+	}
+}
+
+// flagBindingLocked sets a flag in the record of a binding.
+func (d *Daemon) flagBindingLocked(b *binding, flag uint32) {
+	if b.row >= 0 {
+		d.file.Bindings.At(b.row).Flags |= flag
 	}
 }
 
@@ -258,7 +310,7 @@ func (d *Daemon) closeBindingLocked(j *job) {
 // populated reports whether a process is in the cgroup, or in a cgroup below it, in any hierarchy. It returns true if that cannot be read.
 func (b *binding) populated() bool {
 	found := b.where()
-	if found == "" || isPopulated(found) {
+	if found == "" && b.until != ipc.UntilClosed || found != "" && isPopulated(found) {
 		return true
 	}
 	for _, point := range hierarchies() {

@@ -55,8 +55,9 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	j := newJob(index, r)
 	j.open, j.bound, j.around, j.namespace = true, b, d.aroundLocked(path), home().PID
 	var since time.Time
-	if r.HeldSince != 0 {
+	if b.opened = d.now(); r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
+		b.opened = since
 	}
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since, Request: d.boundRequestLocked(b, d.boundProcess(path, r), r, j.around),
 		Devices: d.indicesOf(r.GivenDevices()), Keeps: d.indicesOf(r.SlotDevices())})
@@ -74,7 +75,8 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 func (d *Daemon) bindingIn(i int) *binding {
 	row := d.file.Bindings.At(i)
 	return &binding{path: row.PathOf(), folder: row.Folder, until: row.Until, idle: time.Duration(min(row.IdleMillis, maxWaitMillis)) * time.Millisecond,
-		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, allows: row.Flags & ipc.BindAllowsAll, container: row.ContainerOf(), row: i}
+		used: d.now(), lossOpen: row.Flags&ipc.BindLossOpen != 0, contexts: row.Flags&ipc.BindContextsInside != 0, allows: row.Flags & ipc.BindAllowsAll, container: row.ContainerOf(), row: i,
+		came: row.Flags&statefile.BindingCame != 0, missed: row.Flags&statefile.BindingMissed != 0}
 }
 
 // boundProcess returns what the record of a cgroup's job says of the process that opened it. Only root opens such jobs, so that the process

@@ -56,6 +56,7 @@ func (d *Daemon) snapshot() figures.Snapshot {
 		s := d.arb.Copy(now)
 		s.Config = d.configured
 		d.addDriverLimitsLocked(&s)
+		d.addNoProcessLocked(&s)
 		return s
 	})
 	s.Arrange()

@@ -206,6 +206,7 @@ const (
 	RecalledFor   = Recalled + ", for %s"
 	Died          = "%s has ended with %s, %d streams and %d contexts on %s"
 	Excess        = "%s uses %s on %s that no allocation names (modules, stacks, heaps): charged to its own budget"
+	NoProcess     = "%s is open, but no process has been in its cgroup %s for %s: start the programs there, or close the job (`gpuarb job close`)"
 	NoWall        = "the kernel or the driver does not hold the limit of cgroup %s on %s: %s"
 	TwoCopies     = "%s uses two copies of a driver's library: %q is held to limits, %q is not"
 	Clamped       = "%s wrote rubbish into its lease page on %s: all that it was granted counts as used"

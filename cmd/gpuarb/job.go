@@ -59,7 +59,7 @@ now, 124 when the wait timed out.`,
 	flags.StringVar(&o.contexts, "contexts", figures.ContextsOutside, "whether contexts count in the budget: inside or outside")
 	flags.StringVar(&o.name, "name", "", "the name that is shown with everything of the job; without it the last part of the cgroup's path")
 	flags.StringVar(&o.wait, waitFlag, "", "wait for the reservation, for as long as this: 10m, max; without it, fail with 75 if there is no room")
-	flags.StringVar(&o.onLoss, "on-loss", figures.LossClosed, "what its programs get while no daemon runs: closed (no device memory) or open (no limit)")
+	flags.StringVar(&o.onLoss, "on-loss", figures.LossClosed, "what its running programs get if the daemon stops: closed (no more device memory) or open (no limit)")
 	flags.StringSliceVar(&o.allow, "allow", nil, "what its programs may do besides using the budget: a list of claim, reserve (more than --min), exclusive, priority")
 	flags.StringVar(&o.until, "until", figures.UntilGone, "when it closes by itself: gone (with the cgroup), idle=10m (no process for so long), closed (never)")
 	return command
@@ -136,7 +136,9 @@ func (a *app) jobClose(args []string, cgroup string, oci bool) error {
 			request.Name = ipc.MakeName(ipc.BindingName(args[0]))
 		}
 	case len(args) == 0 && cgroup != "" && !oci:
-		request.Cgroup = ipc.MakeText(strings.TrimRight(cgroup, "/"))
+		if request.Cgroup = ipc.MakeText(strings.TrimRight(cgroup, "/")); request.Cgroup == (ipc.Text{}) {
+			return &exitError{exitUsage, errRootCgroup}
+		}
 	case len(args) == 0 && cgroup == "" && oci:
 		state, err := readOCIState(os.Stdin)
 		if err != nil {

@@ -133,11 +133,16 @@ func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 			return fmt.Errorf("--cgroup-of: process %d is in no cgroup but roots and slices, which hold other programs too: move the process to a cgroup of its own, or name the cgroup with --cgroup", o.cgroupOf)
 		}
 	default:
-		b.Cgroup = strings.TrimRight(o.cgroup, "/")
+		if b.Cgroup = strings.TrimRight(o.cgroup, "/"); b.Cgroup == "" {
+			return errRootCgroup
+		}
 	}
 	b.Name = b.Cgroup[strings.LastIndex(b.Cgroup, "/")+1:]
 	return nil
 }
+
+// errRootCgroup is the error for --cgroup /.
+var errRootCgroup = errors.New("--cgroup: the root cgroup has all programs of the machine in it, and can have no job: name a cgroup below it")
 
 // mostSpecific returns the path that has the most names, without counting names of systemd's slices; the first of several such paths. It
 // returns "" if all paths consist of slices or are the root. On a machine with several hierarchies, a process may have the path of its

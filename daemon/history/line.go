@@ -21,7 +21,7 @@ var kinds = map[arbiter.Kind]events.Kind{
 	arbiter.EventLimits: events.LimitChanged, arbiter.EventPolicy: events.Configured,
 	arbiter.EventReclaimed: events.Reclaimed, arbiter.EventKept: events.Kept,
 	arbiter.EventOver: events.Over, arbiter.EventWithin: events.Within,
-	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventTwoCopies: events.TwoCopies, arbiter.EventNoWall: events.DriverLimit, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
+	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventTwoCopies: events.TwoCopies, arbiter.EventNoWall: events.DriverLimit, arbiter.EventNoProcess: events.NoProcess, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
 	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung, arbiter.EventUnknown: events.DeviceUnknown,
 	arbiter.EventIdle: events.Idle, arbiter.EventAged: events.Aged,
 	eventsDropped: events.Lost,

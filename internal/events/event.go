@@ -38,6 +38,7 @@ const (
 	Excess        Kind = "excess"         // a client uses memory that its allocations do not explain
 	TwoCopies     Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held to limits
 	DriverLimit   Kind = "driver_limit"   // the limit of a cgroup could not be set in the kernel or the driver
+	NoProcess     Kind = "no_process"     // no process came into the cgroup of a job in time
 	Unmanaged     Kind = "unmanaged"      // a process that is not a client uses a device
 	Verified      Kind = "verified"       // the device confirms a restored lease
 	DeviceFound   Kind = "device_found"   // a device was found, or found again
@@ -52,7 +53,7 @@ const (
 
 // Kinds are all kinds.
 var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Ended, Reclaimed, Kept, Deadlock, Over, Within,
-	Clamped, Excess, TwoCopies, DriverLimit, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Idle, Aged, Lost}
+	Clamped, Excess, TwoCopies, DriverLimit, NoProcess, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Idle, Aged, Lost}
 
 // Event is a line of the history. A field without a value is absent from the line; the kind decides
 // which fields a line has. docs/reference/events.schema.json is the JSON schema.

@@ -304,6 +304,7 @@ type JobState struct {
 	Allows     []string         `json:"allows,omitempty"`      // with Bound: what programs inside may do, as `gpuarb job open --allow` names it
 	Bound      string           `json:"bound,omitempty"`       // cgroup whose processes are the job (gpuarb job open); "": a program opened it
 	BoundTerms *BoundTerms      `json:"bound_terms,omitempty"` // how the job was opened; null: it has no cgroup
+	NoProcess  bool             `json:"no_process,omitempty"`  // no process was in the cgroup (Bound) in the ten minutes after the opening, and none has come since
 	Inside     uint64           `json:"inside,omitempty"`      // job of a cgroup inside which the job is; its figures include those of this job; 0: none
 }
 

@@ -23,6 +23,7 @@ type Binding struct {
 	Peak      accounting.Bytes  `json:"peak_bytes"`
 	Unmanaged accounting.Bytes  `json:"unmanaged_bytes"` // used without the library, and counted against the budget
 	Processes []int             `json:"processes"`
+	NoProcess bool              `json:"no_process"` // no process was in the cgroup in time, and none has come since
 	AgeMs     int64             `json:"age_ms"`
 	Until     string            `json:"until"`
 	OnLoss    string            `json:"on_loss"`
@@ -53,7 +54,7 @@ var bindingColumns = []column[Binding]{
 	plain("OPTIONS", left, Binding.options, 2),
 	plain("ALLOWS", left, func(b Binding) string { return cell(strings.Join(b.Allows, ",")) }, 5),
 	plain("HELD BY", left, func(b Binding) string { return cell(string(orZero(b.HeldBy))) }, 6),
-	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) + b.text() }, 0),
+	plain("CGROUP", last, func(b Binding) string { return Escape(b.Cgroup) + noProcess(b.NoProcess) + b.text() }, 0),
 }
 
 // options returns the options that differ from the defaults; "-": none does.
@@ -91,7 +92,7 @@ func bindings(jobs []figures.JobState) (rows []Binding) {
 				continue
 			}
 			rows = append(rows, Binding{Job: j.ID, Name: j.Name, State: j.State, Device: Index(d.Device), Max: Unless(d.Max, accounting.Max), Min: d.Min,
-				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), AgeMs: j.AgeMs, Until: terms.Until, OnLoss: terms.OnLoss, Contexts: terms.Contexts, Inside: Unless(j.Inside, 0), Allows: append([]string{}, j.Allows...), Cgroup: j.Bound, Wall: wallOf(d)})
+				Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Processes: append([]int{}, j.Processes...), NoProcess: j.NoProcess, AgeMs: j.AgeMs, Until: terms.Until, OnLoss: terms.OnLoss, Contexts: terms.Contexts, Inside: Unless(j.Inside, 0), Allows: append([]string{}, j.Allows...), Cgroup: j.Bound, Wall: wallOf(d)})
 		}
 	}
 	return rows

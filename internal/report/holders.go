@@ -32,6 +32,7 @@ type Holder struct {
 	Waits     []Wait           `json:"waits"`
 	Command   string           `json:"command"`
 	StillRuns *string          `json:"still_runs"` // null: the command of the job still runs, or there is no job
+	NoProcess bool             `json:"no_process"` // no process was in the cgroup of the job in time, and none has come since
 	Wall
 }
 
@@ -119,7 +120,7 @@ func (f holdings) rows(j *figures.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
 		return Holder{Job: &j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
-			Holds: []string{}, Waits: []Wait{}, Command: j.Command, StillRuns: Unless(j.StillRuns, "")}
+			Holds: []string{}, Waits: []Wait{}, Command: j.Command, StillRuns: Unless(j.StillRuns, ""), NoProcess: j.NoProcess}
 	}
 	waits := f.waits[j.ID]
 	for i := range j.Devices {
@@ -197,7 +198,17 @@ var holderColumns = []column[Holder]{
 	span("AGE", func(h Holder) int64 { return h.AgeMs }, 0),
 	{"WAITS", right, Style.waits, 0},
 	{"WAITED", right, Style.waited, 2},
-	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) + h.text() }, 0),
+	plain("COMMAND", last, func(h Holder) string {
+		return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) + noProcess(h.NoProcess) + h.text()
+	}, 0),
+}
+
+// noProcess returns the text after the command or the cgroup of a job that no process has joined in time.
+func noProcess(none bool) string {
+	if none {
+		return " (no process has been in it yet)"
+	}
+	return ""
 }
 
 // stillRuns returns the text after a command that has ended: which processes of its job still run.

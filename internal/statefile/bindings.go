@@ -13,8 +13,14 @@ const bindingsMagic = 0x444e4942424147
 
 var bindingsFile = tableFile{suffix: ".bindings", what: "bindings", magic: bindingsMagic, row: unsafe.Sizeof(Binding{}), most: MaxBindings}
 
-// Binding is the record of a cgroup that has a job. The daemon writes all fields before it commits the record, and
-// changes none of them afterwards. The record of an open that still waits is not committed, and its Job has the process
+// Flags of Binding.Flags that no request has. The daemon sets them after it has committed the record.
+const (
+	BindingCame   = 1 << 31 // a process was seen in the cgroup
+	BindingMissed = 1 << 30 // an event was recorded because no process came in time
+)
+
+// Binding is the record of a cgroup that has a job. The daemon writes all fields before it commits the record. Afterwards
+// it sets only flags. The record of an open that still waits is not committed, and its Job has the process
 // of the opener.
 type Binding struct {
 	Live       uint32

@@ -84,6 +84,11 @@ func TestOpenIsRoots(t *testing.T) {
 	job(t, m, 1, "has the job a:b: close that one first", "open", "--cgroup", box.Path, "--memory", "100M", "--name", "c")
 	job(t, m, 1, "has the name a:b already", "open", "--cgroup", other.Path, "--memory", "100M", "--name", "a:b")
 	job(t, m, 1, "there is no cgroup "+box.Path+"/none", "open", "--cgroup", box.Path+"/none", "--memory", "100M")
+	for _, root := range []string{"/", "//"} {
+		job(t, m, 2, "--cgroup: the root cgroup has all programs", "open", "--cgroup", root, "--memory", "100M")
+		job(t, m, 2, "--cgroup: the root cgroup has all programs", "close", "--cgroup", root)
+	}
+	job(t, m, 1, "the root cgroup has all programs", "open", "--cgroup", strings.TrimSuffix(box.Dir(), box.Path), "--memory", "100M")
 	job(t, m, 2, "--memory: it is missing", "open", "--cgroup", other.Path)
 	job(t, m, 2, "give one of --cgroup PATH, --cgroup-of PID and --oci", "open", "--memory", "1M")
 	got = rig.Run(t, u.Gpuarb("job", "close", "a:b"))
