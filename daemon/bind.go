@@ -110,7 +110,7 @@ func (d *Daemon) sameBindingLocked(r *ipc.BindRequest, at *binding) (*job, error
 	}
 	want := bindingRecord(r, is.UID, is.GID, is.Token)
 	if want.Max != is.Max || want.MaxPerMille != is.MaxPerMille || want.Min != is.Min || want.MinPerMille != is.MinPerMille ||
-		want.Streams != is.Streams || want.Priority != is.Priority || want.Flags&^jobContextsInside != is.Flags&^jobContextsInside || want.Asked != is.Asked || want.AskedFor != is.AskedFor ||
+		want.Streams != is.Streams || want.Priority != is.Priority || (want.Flags^is.Flags)&jobRequested != 0 || want.Asked != is.Asked || want.AskedFor != is.AskedFor ||
 		b.until != at.until || b.idle != at.idle || b.lossOpen != at.lossOpen || b.contexts != at.contexts || b.allows != at.allows || b.container != at.container {
 		if b.container != "" && b.container == at.container {
 			return nil, refused(ipc.StatusRange, "container %s has a job already, with another budget or other options: give a container one device of gpuarb, not two", b.container)
@@ -170,7 +170,7 @@ func (d *Daemon) mayBindLocked(cl *client, path string, own []string) (outer *jo
 // bindingRecord returns the record, for the state file, of the job that a request asks for.
 func bindingRecord(r *ipc.BindRequest, uid, gid uint32, token ipc.Token) statefile.Job {
 	q := &r.Job
-	record := statefile.Job{Run: 1, Token: token, UID: uid, GID: gid, Flags: q.Flags &^ (ipc.JobProcessor | ipc.JobNoWait | ipc.JobRetry), Streams: q.Streams,
+	record := statefile.Job{Run: 1, Token: token, UID: uid, GID: gid, Flags: jobBound | q.Flags&^(ipc.JobProcessor|ipc.JobNoWait|ipc.JobRetry), Streams: q.Streams,
 		Max: q.Memory, MaxPerMille: q.MemoryShare, Min: q.Min, MinPerMille: q.MinShare, Priority: q.Priority, Asked: q.Devices, AskedFor: q.Device}
 	if r.Flags&ipc.BindContextsInside != 0 {
 		record.Flags |= jobContextsInside

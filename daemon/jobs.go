@@ -30,6 +30,14 @@ const (
 // binding, the record of the binding is gone, and the budget still holds for the programs that run.
 const jobContextsInside uint32 = 1 << 31
 
+// Further bits of Job.Flags in the state file, and of no request.
+const (
+	jobBound       uint32 = 1 << 30 // the job of a cgroup, open or closed
+	jobAroundShift        = 16      // index of the record of the closed binding around the job, plus 1; 0: none is
+	jobAround      uint32 = (2*statefile.MaxJobs - 1) << jobAroundShift
+	jobRequested   uint32 = 1<<jobAroundShift - 1 // flags of requests
+)
+
 // newJob returns the job of a record. The job is in no table yet.
 func newJob(index int, r *statefile.Job) *job {
 	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token,
@@ -175,6 +183,7 @@ func (d *Daemon) endRunnerLocked(j *job) {
 	}
 	j.closed = true
 	if j.bound != nil {
+		d.keepAroundLocked(j)
 		delete(d.bindings, j.bound.path)
 		d.freeBindingLocked(j)
 		signal(d.driver.wake)
@@ -184,6 +193,35 @@ func (d *Daemon) endRunnerLocked(j *job) {
 	d.arb.CloseJob(d.now(), j.id)
 	d.unwatchRunnerLocked(j)
 	d.dropJobLocked(j)
+}
+
+// keepAroundLocked records, in the records of the jobs inside a binding that is closed, that they stay inside it. The jobs inside an open
+// binding are found by their cgroups.
+func (d *Daemon) keepAroundLocked(closed *job) {
+	for _, in := range d.jobs {
+		if in.around == closed {
+			d.noteAroundLocked(in)
+		}
+	}
+}
+
+// noteAroundLocked writes the closed binding around a job, or that there is none, to the job's record.
+func (d *Daemon) noteAroundLocked(j *job) {
+	r := d.file.Jobs.At(j.index)
+	flags := r.Flags &^ jobAround
+	if in := j.around; in != nil && (in.closed || in.bound == nil) {
+		flags |= uint32(in.index+1) << jobAroundShift
+	}
+	r.Flags = flags
+}
+
+// closedAroundLocked returns the index of the record of the closed binding around a recorded job; -1: there is none.
+func (d *Daemon) closedAroundLocked(r *statefile.Job) int {
+	at := int(r.Flags&jobAround>>jobAroundShift) - 1
+	if at < 0 || at >= statefile.MaxJobs || d.file.Jobs.At(at).Live != 1 || d.file.Jobs.At(at).Flags&jobBound == 0 {
+		return -1
+	}
+	return at
 }
 
 // freeBindingLocked frees the record of the cgroup of a job. It comes before the job's record is freed or changed, so that
@@ -204,10 +242,11 @@ func (d *Daemon) dropJobLocked(j *job) {
 	d.arb.CloseJob(d.now(), j.id)
 	d.file.Jobs.Free(j.index)
 	faults.At("job.freed")
-	if j.bound != nil { // jobs inside it are now inside the one around it
+	if d.file.Jobs.At(j.index).Flags&jobBound != 0 { // jobs inside it are now inside the one around it
 		for _, in := range d.jobs {
 			if in.around == j {
 				in.around = j.around
+				d.noteAroundLocked(in)
 			}
 		}
 	}

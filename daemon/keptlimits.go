@@ -5,10 +5,12 @@ package daemon
 // gone.
 
 import (
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"slices"
 
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/internal/faults"
 	"github.com/gpuarb/gpuarb/internal/statefile"
@@ -19,6 +21,14 @@ import (
 // noProcessStart is the start time in records of limits of users and cgroups. An older daemon takes such a record for
 // the limit of a process. It never applies the limit, because no process has this start time.
 const noProcessStart = ^uint64(0)
+
+// ofBinding is the target of the second record of each live limit of a cgroup's job. Start is then the key of the job's token. Daemons of
+// versions that do not know such jobs drop the job and its limits when no program of it is left. They keep records with a target that they
+// do not know. So the next daemon finds the limits here, when it makes the job again (recoverbindings.go).
+const ofBinding = 64
+
+// bindingKey returns the key of a job's token in records with the target ofBinding. No process has it as its start time.
+func bindingKey(token ipc.Token) uint64 { return binary.LittleEndian.Uint64(token[:]) | 1<<63 }
 
 // Values of Limit.Privileged in the state file.
 const (
@@ -50,6 +60,8 @@ func (d *Daemon) recordForLocked(of rules.Owner, row rules.Row) statefile.Limit 
 func (d *Daemon) ownerOfLocked(r *statefile.Limit) rules.Owner {
 	of := rules.Owner{Kind: rules.Kind(r.Target), ID: r.ID, Start: r.Start}
 	switch of.Kind {
+	case ofBinding:
+		of.Kind, of.Start = rules.OfJob, 0
 	case rules.OfDevice:
 		of.ID = uint64(r.Device)
 	case rules.OfUser:
@@ -155,6 +167,12 @@ func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 			want[at].Set |= setBits[row.File] << statefile.LimitOverrides
 		}
 	}
+	if j := d.jobByID[arbiter.JobID(of.ID)]; of.Kind == rules.OfJob && j != nil && j.bound != nil {
+		for _, r := range slices.Clone(want) {
+			r.Target, r.Start = ofBinding, bindingKey(j.token)
+			want = append(want, r)
+		}
+	}
 	left := slices.Clone(d.kept.of[of])
 	want = slices.DeleteFunc(want, func(next statefile.Limit) (kept bool) {
 		at := slices.IndexFunc(left, func(i int) bool {
@@ -234,6 +252,9 @@ func (d *Daemon) recoverLimitsLocked() {
 	d.recoverCgroupsLocked()
 	all := map[rules.Owner][]*statefile.Limit{}
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
+		if r.Target == ofBinding {
+			return // recoverBindingLimitsLocked
+		}
 		of := d.ownerOfLocked(r)
 		now, err := d.arb.LimitOwner(of)
 		if of.Kind == rules.OfRule && (err != nil || now != of) || of.Kind == rules.OfCgroup && of.Path == "" {
@@ -248,9 +269,39 @@ func (d *Daemon) recoverLimitsLocked() {
 		if of.Kind == rules.OfUser {
 			name = d.inv.UserName(uint32(of.ID))
 		}
-		rows := slices.DeleteFunc(inOrder(records), func(r rules.Row) bool { return !of.Has(r.File) })
-		d.arb.RestoreLimits(of, name, rows)
+		d.arb.RestoreLimits(of, name, rowsOf(of, records))
 	}
+}
+
+// recoverBindingLimitsLocked recovers the second records of the limits of a cgroup's job. r is the job's record, whose number may be new. The
+// limits count only if the first records are gone. A daemon of an earlier version drops those with the job.
+func (d *Daemon) recoverBindingLimitsLocked(r *statefile.Job) {
+	of := rules.Owner{Kind: rules.OfJob, ID: r.ID}
+	var records []*statefile.Limit
+	d.file.Limits.Each(func(i int, limit *statefile.Limit) {
+		if limit.Target == ofBinding && limit.Start == bindingKey(r.Token) {
+			limit.ID = r.ID
+			records = append(records, limit)
+			d.indexLimitLocked(i)
+		}
+	})
+	if len(d.arb.Limits(of)) == 0 {
+		d.arb.RestoreLimits(of, "", rowsOf(of, records))
+	}
+}
+
+// dropLostBindingLimitsLocked frees the second records of limits of cgroups' jobs that were not recovered.
+func (d *Daemon) dropLostBindingLimitsLocked() {
+	d.file.Limits.Each(func(i int, r *statefile.Limit) {
+		if r.Target == ofBinding && !slices.Contains(d.kept.of[d.ownerOfLocked(r)], i) {
+			d.file.Limits.Free(i)
+		}
+	})
+}
+
+// rowsOf returns the rows of an owner's records, without limits that such an owner cannot have.
+func rowsOf(of rules.Owner, records []*statefile.Limit) []rules.Row {
+	return slices.DeleteFunc(inOrder(records), func(r rules.Row) bool { return !of.Has(r.File) })
 }
 
 // inOrder returns the rows of an owner's records in an order with the same effect as the order in which they were

@@ -46,12 +46,8 @@ func (d *Daemon) recoverRecordsLocked(saved *savedProcesses) {
 	for _, x := range sessions {
 		members[x.record.Job] = append(members[x.record.Job], x)
 	}
-	bound := d.recoverBindingsLocked()
-	d.file.Jobs.Each(func(i int, r *statefile.Job) {
-		if !bound[i] {
-			d.recoverJobLocked(i, r, saved, members[r.ID])
-		}
-	})
+	done := d.recoverBindingsLocked()
+	d.file.Jobs.Each(func(i int, _ *statefile.Job) { d.recoverJobsLocked(i, saved, members, done) })
 	for _, x := range sessions {
 		d.recoverJobOfLocked(x)
 	}
@@ -101,6 +97,19 @@ func (d *Daemon) recoverableLocked(saved *savedProcesses) (all []*recovered) {
 	return all
 }
 
+// recoverJobsLocked recovers the job in record i, and before it the closed bindings around it, unless they are done.
+func (d *Daemon) recoverJobsLocked(i int, saved *savedProcesses, members map[uint64][]*recovered, done map[int]bool) {
+	if done[i] {
+		return
+	}
+	done[i] = true
+	r := d.file.Jobs.At(i)
+	if at := d.closedAroundLocked(r); at >= 0 {
+		d.recoverJobsLocked(at, saved, members, done)
+	}
+	d.recoverJobLocked(i, r, saved, members[r.ID])
+}
+
 // recoverJobLocked recovers a job from its record. members are the sessions of the job.
 func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses, members []*recovered) {
 	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= maxJobID {
@@ -136,6 +145,10 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses
 	}
 	request := jobRequest(proc, r)
 	j.around = d.bindingOfLocked(proc.Cgroups)
+	if at := d.closedAroundLocked(r); at >= 0 && d.jobs[d.file.Jobs.At(at).Token] != nil {
+		j.around = d.jobs[d.file.Jobs.At(at).Token]
+	}
+	d.noteAroundLocked(j)
 	request.Around = idOf(j.around)
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
 		Request: request, Devices: d.indicesOf(r.GivenDevices()), Keeps: d.indicesOf(r.SlotDevices()), Released: r.Released == jobReleased,

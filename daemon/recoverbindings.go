@@ -33,6 +33,7 @@ func (d *Daemon) recoverBindingsLocked() map[int]bool {
 		}
 		faults.At("recover.binding")
 	}
+	d.dropLostBindingLimitsLocked()
 	return done
 }
 
@@ -50,6 +51,7 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 		return 0, false
 	}
 	r := d.file.Jobs.At(index)
+	d.recoverBindingLimitsLocked(r)
 	d.boundMinLocked(r)
 	b := d.bindingIn(i)
 	j := newJob(index, r)
@@ -110,8 +112,11 @@ func (d *Daemon) jobOfBindingLocked(row *statefile.Binding) (index int, ok bool)
 		return index, true
 	}
 	d.file.Sessions.Each(func(_ int, s *statefile.Session) { highest = max(highest, s.Job) })
+	if highest >= maxJobID {
+		return 0, false
+	}
 	index, record, err := d.file.Jobs.New()
-	if err != nil || highest >= maxJobID {
+	if err != nil {
 		return 0, false
 	}
 	*record = row.Job

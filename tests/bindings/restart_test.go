@@ -132,3 +132,34 @@ func TestKilledWhileItRecovers(t *testing.T) {
 	holds(t, m, p, "50M", 50*mib)
 	p.End()
 }
+
+// TestStaysInsideAClosedBinding: a binding was closed while a program and a `gpuarb run` inside it run. The budget holds for both, also after
+// restarts of the daemon. When the first program has ended, the binding has too, and the other program is free.
+func TestStaysInsideAClosedBinding(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	u, box := m.OtherUser(anne), m.Cgroup()
+	job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "100M", "--name", "box")
+	bare, inner := u.BareIn(box), runIn(m, u, box, "--name", "inner")
+	bare.Want("alloc a 60M", "ok")
+	inner.Want("alloc a 20M", "ok")
+	job(t, m, 0, "", "close", "box")
+	for range 2 {
+		inner.Want("alloc b 20M", "ok")
+		inner.Want("alloc more 1", errOutOfMemory)
+		inner.Want("free b", "ok")
+		m.Kill()
+		m.Start()
+		rig.Eventually(t, "the sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 2 })
+	}
+	inner.Want("alloc b 20M", "ok")
+	inner.Want("alloc more 1", errOutOfMemory)
+	bare.End()
+	rig.Eventually(t, "the binding has ended", func() bool { return len(m.Snapshot().Jobs) == 1 })
+	holdsAtLeast(t, inner, "300M")
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "the session is resumed", func() bool { return len(m.Snapshot().Leases) == 1 })
+	inner.Want("alloc rest 60M", "ok")
+	inner.End()
+}

@@ -1,6 +1,7 @@
 package upgrade
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -9,7 +10,8 @@ import (
 // This file shows that the jobs of cgroups survive an upgrade, and the way back to a version that does not know them.
 
 // TestBindingsSurvive: a binding of this version's daemon holds its programs also under the daemon of the version before, which does
-// not know it. When this version's daemon is back, it holds programs that start in the cgroup too, also if no program was left.
+// not know it. When this version's daemon is back, it holds programs that start in the cgroup too, also if no program was left. A limit that
+// was changed since the opening holds all the time.
 func TestBindingsSurvive(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Binary: now.path(t, "gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -25,12 +27,22 @@ func TestBindingsSurvive(t *testing.T) {
 	in := func(c *rig.Cgroup) *rig.Program {
 		return m.Interact(c.In(m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "env", "LD_PRELOAD="+now.path(t, "libgpuarb.so"), rig.Build(t, "programs/cudaprog-dlsym"), "-")))
 	}
+	for name, most := range map[string]string{"used": "90M", "empty": "80M"} {
+		for _, j := range m.Snapshot().Jobs {
+			if j.Name != name {
+				continue
+			}
+			if got := rig.Run(t, m.Gpuarb("limit", "--job", fmt.Sprint(j.ID), "memory.max="+most)); got.Code != 0 {
+				t.Fatalf("gpuarb limit: %s", got.Stderr)
+			}
+		}
+	}
 	p := in(used)
 	p.Want("alloc a 60M", "ok")
 	for _, to := range []release{before, now} {
 		s.swap(to)
 		rig.Eventually(t, "the program goes on", func() bool { return len(m.Snapshot().Leases) == 1 })
-		p.Want("alloc b 40M", "ok")
+		p.Want("alloc b 30M", "ok")
 		if got := p.Ask("alloc more 1"); got != "err 2" {
 			t.Errorf("with the daemon of %v: one byte above the budget: %s", to, got)
 		}
@@ -41,11 +53,11 @@ func TestBindingsSurvive(t *testing.T) {
 	}
 	rig.Eventually(t, "the reservation of that job is given back", func() bool { return len(m.Snapshot().Jobs) == 2 })
 	late := in(empty)
-	late.Want("alloc a 100M", "ok")
+	late.Want("alloc a 80M", "ok")
 	if got := late.Ask("alloc more 1"); got != "err 2" {
 		t.Errorf("a program that started after the way back: one byte above the budget: %s", got)
 	}
-	p.Want("alloc b 40M", "ok")
+	p.Want("alloc b 30M", "ok")
 	late.End()
 	p.End()
 }
