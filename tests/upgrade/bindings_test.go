@@ -42,6 +42,9 @@ func TestBindingsSurvive(t *testing.T) {
 	for _, to := range []release{before, now} {
 		s.swap(to)
 		rig.Eventually(t, "the program goes on", func() bool { return len(m.Snapshot().Leases) == 1 })
+		if to == before {
+			rig.Eventually(t, "the job without a program is dropped", func() bool { return len(m.Snapshot().Jobs) == 1 })
+		}
 		p.Want("alloc b 30M", "ok")
 		if got := p.Ask("alloc more 1"); got != "err 2" {
 			t.Errorf("with the daemon of %v: one byte above the budget: %s", to, got)
