@@ -348,7 +348,11 @@ func (s *shared) unused(d *device) accounting.Bytes {
 // processes are charged to the budget, and not the job as a whole, it is the sum of their unused reservations.
 func (j *job) unused(d *device, of *accounting.Budget) (sum accounting.Bytes) {
 	if of == nil || of != j.budget && countsAt(j.budget, of) {
-		return unusedOf(j.budget, d)
+		sum = unusedOf(j.budget, d)
+		for _, in := range j.inside { // they are holders themselves
+			sum = sum.Less(unusedOf(in.budget, d))
+		}
+		return sum
 	}
 	if sh := sharedOf(of); of != j.budget && (sh == nil || !sh.ofCgroup()) {
 		return 0

@@ -39,8 +39,9 @@ func TestReservesCreditInside(t *testing.T) {
 	}
 }
 
-// TestNestedHeadroomCountsOnce: an outer and an inner reservation keep one context together, and messages to other programs count it once.
-func TestNestedHeadroomCountsOnce(t *testing.T) {
+// TestNestedReservationsCountOnce: an inner reservation is part of the outer one, and both keep one context together. Messages to other
+// programs count each byte once.
+func TestNestedReservationsCountOnce(t *testing.T) {
 	p := nestedPolicy()
 	p.Defaults.OnFull = rules.OnFullWait
 	w := newWorld(t, p, 1000)
@@ -53,8 +54,10 @@ func TestNestedHeadroomCountsOnce(t *testing.T) {
 		t.Errorf("the notice does not say %q: %s", want, text)
 	}
 	for _, q := range w.arb.Snapshot(w.now).Queue {
-		if !strings.Contains(q.Text, want) {
-			t.Errorf("the queue does not say %q: %s", want, q.Text)
+		for _, part := range []string{want, "job 1 (gpuarb) 30 bytes (reserved)", "job 2 (gpuarb) 20 bytes (reserved)"} {
+			if !strings.Contains(q.Text, part) {
+				t.Errorf("the queue does not say %q: %s", part, q.Text)
+			}
 		}
 	}
 }
