@@ -4,21 +4,17 @@ package daemon
 
 import (
 	"fmt"
-	"os"
-	"strings"
 	"sync"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/archive/rows"
 	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
-// bootID is the kernel's ID of this boot; "": not known.
-var bootID = sync.OnceValue(func() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	return strings.TrimSpace(string(text))
-})
+// bootID is the name of this boot; "": not known.
+var bootID = sync.OnceValue(statefile.BootID)
 
 // rowOf returns the row of a job. namesOnly: leave out the arguments of the command, and hash the name of a script. rowOf may wait for the
 // user database: the records of a job whose processes ended while no daemon ran have only the number of its user.

@@ -6,6 +6,7 @@ package statefile
 import (
 	"bytes"
 	"os"
+	"strings"
 	"unsafe"
 )
 
@@ -28,12 +29,20 @@ func newHeader() header {
 		ThreadSize: uint32(threadSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
 }
 
-// bootID returns the kernel's random name for this boot; zero: it cannot be read.
+// bootID returns BootID in the form of the headers; zero: it cannot be read.
 func bootID() (id [16]byte) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return id
-	}
-	copy(id[:], bytes.ReplaceAll(bytes.TrimSpace(text), []byte("-"), nil))
+	copy(id[:], strings.ReplaceAll(BootID(), "-", ""))
 	return id
+}
+
+// BootID returns the random name of this boot; "": it cannot be read. In a container of systemd-nspawn, a mount over the kernel's file gives
+// the container a name of its own. The sandbox of a service hides that mount from the service. A daemon without the sandbox, before or after
+// an upgrade, sees it. So that both read the same name, this function reads the file that process 1 sees, if it is allowed to.
+func BootID() string {
+	const file = "/proc/sys/kernel/random/boot_id"
+	text, err := os.ReadFile("/proc/1/root" + file)
+	if err != nil {
+		text, _ = os.ReadFile(file) // on error the name is empty
+	}
+	return string(bytes.TrimSpace(text))
 }
