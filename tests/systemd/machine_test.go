@@ -34,10 +34,16 @@ const rootWithin = 20 * time.Minute
 // boot makes the machine, with gpuarb and these Debian packages installed, and starts it.
 func boot(t *testing.T, packages ...string) *host {
 	h := prepare(t, packages...)
-	here(t, "make", "--no-print-directory", "install", "DESTDIR="+h.root, "PREFIX=/usr")
-	here(t, "chroot", h.root, "systemctl", "enable", "gpuarbd.socket", "gpuarbd.service")
+	h.install()
 	h.start()
 	return h
+}
+
+// install installs gpuarb from this checkout and enables its units. The machine may run, but then nothing is restarted.
+func (h *host) install() {
+	h.t.Helper()
+	here(h.t, "make", "--no-print-directory", "install", "DESTDIR="+h.root, "PREFIX=/usr")
+	here(h.t, "chroot", h.root, "systemctl", "enable", "gpuarbd.socket", "gpuarbd.service")
 }
 
 // prepare makes the machine, with the simulated driver, a program that uses it and these Debian packages, and without gpuarb.

@@ -81,7 +81,8 @@ func TestFullSystemdService(t *testing.T) {
 		t.Errorf("the journal:\n%s", got)
 	}
 	// With the socket unit alone, the first client starts the daemon.
-	h.shell("systemctl stop gpuarbd.service && gpuarb ps && systemctl is-active gpuarbd.service")
+	h.shell("systemctl stop gpuarbd.service && gpuarb ps")
+	bounded.Until(t, "the service is active", func() bool { return h.command("systemctl is-active gpuarbd.service").Run() == nil })
 	h.unmountable()
 }
 
