@@ -62,6 +62,41 @@ func TestMessagesNameItsOwnJob(t *testing.T) {
 	}
 }
 
+// TestDeadlockNamesItsOwnJob: the message of a deadlock, and its event, name to a program in a job only the parties of that job. Root reads
+// all parties.
+func TestDeadlockNamesItsOwnJob(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"max\"\n[[device]]\ncontext_reserve = \"0\"\n"})
+	u, top := m.OtherUser(anne), m.Cgroup()
+	box, beside := m.Below(top, "box"), m.Below(top, "beside")
+	job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "400M", "--name", "own-box")
+	job(t, m, 0, "", "open", "--cgroup", beside.Path, "--memory", "400M", "--name", "secret-box")
+	secret, own := runIn(m, u, beside, "--name", "secret-run"), runIn(m, u, box, "--name", "own-run")
+	secret.Want("alloc a 200M", "ok")
+	own.Want("alloc a 200M", "ok")
+	secret.Tell("alloc b 100M")
+	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	own.Want("alloc b 100M", errOutOfMemory)
+	var event string
+	rig.Eventually(t, "the event is there", func() bool {
+		event = rig.Run(t, inside(m, u, box, "events", "--kind", "deadlock", "--json")).Stdout
+		return event != ""
+	})
+	if strings.Contains(event, "secret") || !strings.Contains(event, "another program holds 200 MiB") || strings.Count(event, `"holds"`) != 1 {
+		t.Errorf("inside, the event says %s", event)
+	}
+	if event := rig.Run(t, m.Gpuarb("events", "--kind", "deadlock", "--json")).Stdout; strings.Count(event, `"holds"`) != 2 {
+		t.Errorf("root does not read two parties: %s", event)
+	}
+	own.End()
+	if text := own.Stderr(); strings.Contains(text, "secret") || !strings.Contains(text, "deadlock: ") {
+		t.Errorf("gpuarb run prints %s", text)
+	}
+	secret.Expect("alloc b ok")
+	secret.End()
+}
+
 // TestMessagesNameNoOpener: messages about the job of a cgroup do not call it root's, who opened it. They name the user of its programs, if
 // that is one user.
 func TestMessagesNameNoOpener(t *testing.T) {
