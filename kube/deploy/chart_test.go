@@ -226,51 +226,98 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestInstallReplacesFiles runs the commands that put the library onto a node, twice. The second run must replace
-// each file by a new one, because programs have the old files mapped. It must keep the folders, because containers have them mounted.
-func TestInstallReplacesFiles(t *testing.T) {
+// installation runs the commands that put the library onto a node. Folders of the test stand for the image and the node.
+type installation struct {
+	image, node string
+	cdi         string // file to which the installed command appends its arguments
+	command     []string
+}
+
+// installed has the files of the image that the test makes.
+var installed = []string{"bin/gpuarb", "lib/gpuarb/libgpuarb.so", "lib/gpuarb/container/ld.so.preload", "lib/gpuarb/no-exports/vulkan/gpuarb_layer.json"}
+
+func newInstallation(t *testing.T) installation {
+	t.Helper()
 	dir := t.TempDir()
-	image, node, cdi := filepath.Join(dir, "image"), filepath.Join(dir, "opt/gpuarb"), filepath.Join(dir, "cdi")
-	files := []string{"bin/gpuarb", "lib/gpuarb/libgpuarb.so", "lib/gpuarb/container/ld.so.preload", "lib/gpuarb/no-exports/vulkan/gpuarb_layer.json"}
-	for _, name := range files {
-		path := filepath.Join(image, name)
+	i := installation{image: filepath.Join(dir, "image"), node: filepath.Join(dir, "opt/gpuarb"), cdi: filepath.Join(dir, "cdi")}
+	for _, name := range installed {
+		path := filepath.Join(i.image, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte("#!/bin/sh\necho \"$@\" >>"+cdi+"\n"), 0o755); err != nil {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\necho \"$@\" >>"+i.cdi+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	install := of[*appsv1.DaemonSet](t, values{"programs": node})["daemon"].Spec.Template.Spec.InitContainers[0].Command
+	i.command = slices.Clone(of[*appsv1.DaemonSet](t, values{"programs": i.node})["daemon"].Spec.Template.Spec.InitContainers[0].Command)
+	last := &i.command[len(i.command)-1]
+	*last = strings.ReplaceAll(*last, "/usr", i.image)
+	return i
+}
+
+// inodes returns the inode numbers of the installed files and of two of their folders. The files stay open, so that no new file gets the
+// number of an old one.
+func (i installation) inodes(t *testing.T) map[string]uint64 {
+	t.Helper()
+	found := map[string]uint64{}
+	for _, name := range append(slices.Clone(installed), "lib/gpuarb", "lib/gpuarb/container") {
+		file, err := os.Open(filepath.Join(i.node, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = file.Close() })
+		var s unix.Stat_t
+		if err := unix.Fstat(int(file.Fd()), &s); err != nil {
+			t.Fatal(err)
+		}
+		found[name] = s.Ino
+	}
+	return found
+}
+
+// TestInstallReplacesFiles installs twice. The second run must replace each file by a new one, because programs have the old files mapped.
+// It must keep the folders, because containers have them mounted.
+func TestInstallReplacesFiles(t *testing.T) {
+	i := newInstallation(t)
 	run := func() map[string]uint64 {
-		words := slices.Clone(install)
-		words[len(words)-1] = strings.ReplaceAll(words[len(words)-1], "/usr", image)
-		if output, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		if output, err := exec.Command(i.command[0], i.command[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, output)
 		}
-		inodes := map[string]uint64{}
-		for _, name := range append(files, "lib/gpuarb", "lib/gpuarb/container") {
-			file, err := os.Open(filepath.Join(node, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = file.Close() }) // stays open, so that no new file gets its inode number
-			var s unix.Stat_t
-			if err := unix.Fstat(int(file.Fd()), &s); err != nil {
-				t.Fatal(err)
-			}
-			inodes[name] = s.Ino
-		}
-		return inodes
+		return i.inodes(t)
 	}
 	before := run()
 	for name, now := range run() {
-		if folder := !slices.Contains(files, name); (now == before[name]) != folder {
+		if folder := !slices.Contains(installed, name); (now == before[name]) != folder {
 			t.Errorf("%s has inode %d, and had %d", name, now, before[name])
 		}
 	}
-	if text, err := os.ReadFile(cdi); err != nil || string(text) != strings.Repeat("cdi generate --output /var/run/cdi/gpuarb.json\n", 2) {
+	if text, err := os.ReadFile(i.cdi); err != nil || string(text) != strings.Repeat("cdi generate --output /var/run/cdi/gpuarb.json\n", 2) {
 		t.Errorf("the command was run with %q (%v)", text, err)
+	}
+}
+
+// TestInstallFails runs the installation with a command that fails after a part of its work. The installation must fail, so that the
+// daemon does not start with a part of the library.
+func TestInstallFails(t *testing.T) {
+	for script, name := range map[string]string{
+		"/usr/bin/find \"$@\"; case $* in *d) exit 1; esac":      "find",
+		"case $* in *f) exit 1; esac; exec /usr/bin/find \"$@\"": "find",
+		"case $1 in *preload) exit 1; esac; exec /bin/cp \"$@\"": "cp",
+		"exit 1": "mv",
+	} {
+		i := newInstallation(t)
+		bin := t.TempDir()
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run := exec.Command(i.command[0], i.command[1:]...)
+		run.Env = []string{"PATH=" + bin + ":/usr/bin:/bin"}
+		if output, err := run.CombinedOutput(); err == nil {
+			t.Errorf("%s fails (%s), and the installation succeeds: %s", name, script, output)
+		}
+		if text, err := os.ReadFile(i.cdi); err == nil {
+			t.Errorf("%s fails (%s), and the command is run with %q", name, script, text)
+		}
 	}
 }
 
@@ -318,6 +365,28 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// TestKubeletFolder checks that a node whose kubelet has another folder gets the driver's sockets there, and mounts nothing of the default
+// folder.
+func TestKubeletFolder(t *testing.T) {
+	const folder = "/var/snap/kubelet"
+	pod := of[*appsv1.DaemonSet](t, values{"dra": values{"kubelet": folder}})["dra"].Spec.Template.Spec
+	if got := paths(pod); !slices.Contains(got, folder+"/plugins_registry") || !slices.Contains(got, folder+"/plugins/gpu.gpuarb.dev") {
+		t.Errorf("the driver uses %q of the node", got)
+	}
+	text := strings.Join(pod.Containers[0].Command, " ")
+	for _, m := range pod.Containers[0].VolumeMounts {
+		for _, v := range pod.Volumes {
+			if v.Name == m.Name && v.HostPath.Path != m.MountPath {
+				t.Errorf("%s of the node is at %s, and the kubelet looks for the socket at the node's path", v.HostPath.Path, m.MountPath)
+			}
+		}
+		text += " " + m.MountPath
+	}
+	if !strings.Contains(text, "--kubelet-dir="+folder+" ") || strings.Contains(text, "/var/lib/kubelet") {
+		t.Errorf("the driver runs with %q", text)
+	}
+}
+
 // TestWrongValues checks that the chart refuses wrong values and unknown names before anything is installed. The message names the value.
 func TestWrongValues(t *testing.T) {
 	for want, set := range map[string]values{
@@ -327,6 +396,7 @@ func TestWrongValues(t *testing.T) {
 		"/nri/index":          {"nri": values{"index": "5"}},
 		"/dra/gpu":            {"dra": values{"gpu": "nvidia.com/gpu"}},
 		"/dra/expectedShares": {"dra": values{"expectedShares": 0}},
+		"/dra/kubelet":        {"dra": values{"kubelet": "kubelet/"}},
 		"/programs":           {"programs": "opt/gpuarb"},
 		"/daemon/config":      {"daemon": values{"config": "[defaults]\n"}},
 		"/image/pullPolicy":   {"image": values{"pullPolicy": "Sometimes"}},
