@@ -6,6 +6,7 @@ package dra
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log"
 	"reflect"
 	"sync"
@@ -79,15 +80,13 @@ func (d *Driver) HandleError(_ context.Context, err error, what string) {
 func (d *Driver) Publish(ctx context.Context, helper *kubeletplugin.Helper) error {
 	var offered []resourcev1.Device
 	said := ""
-	say := func(text string) {
-		if text != said && text != "" {
+	for {
+		devices, problems := d.offer(ctx)
+		text := fmt.Sprint(problems)
+		if problems != nil && text != said {
 			log.Print(text)
 		}
 		said = text
-	}
-	for {
-		devices, problem := d.offer(ctx)
-		say(problem)
 		if devices != nil && !reflect.DeepEqual(devices, offered) {
 			pools := map[string]resourceslice.Pool{d.Node: {Slices: []resourceslice.Slice{{Devices: devices}}}}
 			if err := helper.PublishResources(ctx, resourceslice.DriverResources{Pools: pools}); err != nil {
@@ -106,21 +105,19 @@ func (d *Driver) Publish(ctx context.Context, helper *kubeletplugin.Helper) erro
 
 // offer reads the GPUs, and returns the descriptions of all GPUs that can be offered. Without an answer of the daemon, it describes the
 // GPUs of the last reading that succeeded, with a taint. If that reading has none to describe, devices is nil, and the published offer
-// stays. problem is the last error that an administrator should mend; "": none.
-func (d *Driver) offer(ctx context.Context) (devices []resourcev1.Device, problem string) {
+// stays. The error joins all problems that an administrator should mend: the daemon does not answer, or GPUs cannot be offered.
+func (d *Driver) offer(ctx context.Context) (devices []resourcev1.Device, problems error) {
 	gpus, err := d.gpus(ctx)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seenAt, d.lost = time.Now(), err
+	d.seenAt, d.lost, problems = time.Now(), err, err
 	if err == nil {
 		d.seen, devices = gpus, []resourcev1.Device{}
-	} else {
-		problem = err.Error()
 	}
 	for i := range d.seen {
 		device, err := d.device(&d.seen[i])
 		if err != nil {
-			problem = err.Error()
+			problems = errors.Join(problems, err)
 			continue
 		}
 		if d.lost != nil {
@@ -128,7 +125,7 @@ func (d *Driver) offer(ctx context.Context) (devices []resourcev1.Device, proble
 		}
 		devices = append(devices, device)
 	}
-	return devices, problem
+	return devices, problems
 }
 
 // WatchHealthStatus reports the health of the GPUs every 5 s until ctx ends. The kubelet takes a report as valid for 30 s.

@@ -66,6 +66,20 @@ func TestOffer(t *testing.T) {
 	rig.Eventually(t, "the GPUs are offered again", func() bool { return tainted() == 0 && len(n.api.devices()) == 2 })
 }
 
+// TestOfferNamesEachSmallGPU: the driver's log names each GPU that has no room for the expected shares. The other GPUs are offered.
+func TestOfferNamesEachSmallGPU(t *testing.T) {
+	n := newNode(t, "300M,2G,350M", "--expected-shares", "100")
+	rig.Eventually(t, "the large GPU is offered", func() bool { return len(n.api.devices()) == 1 })
+	if index := *n.api.devices()[0].Attributes["index"].IntValue; index != 1 {
+		t.Errorf("GPU %d is offered", index)
+	}
+	for _, i := range []int{0, 2} {
+		if says := fmt.Sprintf("GPU %s has %d bytes", n.Snapshot().Devices[i].UUID, n.Snapshot().Devices[i].Total); !strings.Contains(n.driver.Stderr(), says) {
+			t.Errorf("the driver does not say %q:\n%s", says, n.driver.Stderr())
+		}
+	}
+}
+
 // TestHealth: the driver reports to the kubelet that the GPU is healthy, and that its health is unknown while the daemon is away.
 func TestHealth(t *testing.T) {
 	n := newNode(t, "400M")
