@@ -88,7 +88,8 @@ func (w *Walls) Empty() bool {
 }
 
 // Settle sets the limits of a device that differ from the targets. It puts back the original limit of each recorded cgroup that has no
-// target. The argument roots has the mount points of the cgroup v2 hierarchies.
+// target. If the limit of a target cannot be read or set, the records of its cgroup stay as they are. The argument roots has the mount
+// points of the cgroup v2 hierarchies.
 //
 // The result by says whether the kernel or the driver can hold limits on the device. If neither can, why has the reason. The results have
 // an entry for each target, in the same order, and then one for each limit that could not be put back. After ctx has ended, Settle
@@ -96,14 +97,15 @@ func (w *Walls) Empty() bool {
 func (w *Walls) Settle(ctx context.Context, dev Device, roots []string, targets []Target) (by By, results []Result, why error) {
 	m := maker{ctx: ctx, w: w, dev: dev, roots: roots}
 	by, m.region, why = dev.choose(roots)
-	wanted := map[key]bool{}
+	wanted, unknown := map[key]bool{}, map[string]bool{}
 	for _, t := range targets {
 		r, k := m.hold(by, why, t)
 		results = append(results, r)
 		wanted[k] = true
+		unknown[t.Path] = r.Err != nil && !r.Absent
 	}
 	for _, k := range w.keysOf(dev) {
-		if wanted[k] {
+		if wanted[k] || unknown[k.path] {
 			continue
 		}
 		if err := m.putBack(k); err != nil && !m.isGone(k) {
@@ -290,7 +292,7 @@ func (m *maker) change(l limit, record *statefile.Wall, now, next uint64) (uint6
 		}
 	}
 	if !holds(now, next) {
-		return now, fmt.Errorf("the limit stays at %s instead of %s: the cgroup uses more than that, or its driver does not take the limit", text(now), text(next))
+		return now, stays(now, next)
 	}
 	record.Announce(now, now)
 	return now, nil
@@ -298,6 +300,11 @@ func (m *maker) change(l limit, record *statefile.Wall, now, next uint64) (uint6
 
 // holds reports whether a limit in force is the wanted limit. The kernel or the driver may have rounded it down.
 func holds(now, want uint64) bool { return now <= want && want-now < Granule }
+
+// stays returns the error that a limit is now in place of the wanted limit, although the write succeeded.
+func stays(now, want uint64) error {
+	return fmt.Errorf("the limit stays at %s instead of %s: the cgroup uses more than that, or its driver does not take the limit", text(now), text(want))
+}
 
 // text returns a limit as messages show it.
 func text(limit uint64) string {
@@ -335,6 +342,14 @@ func (m *maker) putBack(k key) error {
 		faults.At("wall.putback")
 		if err := l.write(record.Stood); err != nil {
 			return err
+		}
+		now, own, err := l.read()
+		if err != nil {
+			return err
+		}
+		// Without a limit of its own, a cgroup has that of a cgroup around it.
+		if inherits := record.Stood == NoLimit && !own; !holds(now, record.Stood) && !inherits {
+			return stays(now, record.Stood)
 		}
 		faults.At("wall.restored")
 	}

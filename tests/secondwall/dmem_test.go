@@ -40,7 +40,7 @@ type folder struct {
 	of     *dmem
 	limits map[string]string // text of each region's limit
 	used   map[string]uint64
-	raw    string        // text of dmem.max in place of the limits; "": the limits
+	raw    string        // text of the folder's file in place of the limits or regions; "": these
 	fails  syscall.Errno // result of each write
 	writes int
 }
@@ -81,6 +81,11 @@ func newDmem(t *testing.T, regions ...string) *dmem {
 	})
 	if len(regions) > 0 {
 		f.add(f.root, "dmem.capacity", func() (text string) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			if f.root.raw != "" {
+				return f.root.raw
+			}
 			for _, r := range f.regions {
 				text += r + " 17163091968\n"
 			}

@@ -161,6 +161,62 @@ func TestFailureIsSaid(t *testing.T) {
 	}
 }
 
+// TestCapacityCannotBeRead: while dmem.capacity cannot be read, the limits of open jobs stay in the kernel. The original limit of a job that is
+// closed meanwhile is put back.
+func TestCapacityCannotBeRead(t *testing.T) {
+	t.Parallel()
+	f := newDmem(t, first, second)
+	m := kernelMachine(t, f, rig.Options{})
+	pod := m.Cgroup()
+	box, other := m.Below(pod, "box"), m.Below(pod, "other")
+	in, ends := f.make(box.Path), f.make(other.Path)
+	open(t, m, box, "100M", "box")
+	open(t, m, other, "200M", "other")
+	becomes(t, in, first, wall(100))
+	becomes(t, in, second, wall(100))
+	becomes(t, ends, first, wall(200))
+	becomes(t, ends, second, wall(200))
+	f.root.change(func() { f.root.raw, in.writes = "drm many\n", 0 })
+	says(t, m, []string{"doctor"}, `"drm many" is not the name of a region`)
+	job(t, m, "close", "other") // the daemon then compares all limits, and puts back those of this job
+	becomes(t, ends, first, "max")
+	becomes(t, ends, second, "max")
+	in.change(func() {
+		if in.writes != 0 || in.limits[first] != wall(100) || in.limits[second] != wall(100) {
+			t.Errorf("after %d writes the limits of the open job are %v", in.writes, in.limits)
+		}
+	})
+	f.root.change(func() { f.root.raw = "" })
+	rig.Eventually(t, "job list says so", func() bool { return *listed(t, m, "box", 0).HeldBy == figures.HeldByKernel })
+	job(t, m, "close", "box")
+	becomes(t, in, first, "max")
+	becomes(t, in, second, "max")
+}
+
+// TestOriginalLimitIsNotTaken: the kernel ignores the write of the original limit while the cgroup uses more than that. The failure is said, and
+// the daemon tries again, also the next daemon.
+func TestOriginalLimitIsNotTaken(t *testing.T) {
+	t.Parallel()
+	f := newDmem(t, first, second)
+	m := kernelMachine(t, f, rig.Options{})
+	box := m.Cgroup()
+	in := f.make(box.Path)
+	in.change(func() { in.limits[first], in.limits[second] = stood, stood })
+	open(t, m, box, "100M", "box")
+	becomes(t, in, first, wall(100))
+	becomes(t, in, second, wall(100))
+	in.change(func() { in.used[first] = 1 << 40 })
+	job(t, m, "close", "box")
+	becomes(t, in, second, stood)
+	says(t, m, []string{"events", "--kind", "driver_limit"}, box.Path, "the original limit cannot be put back", "the limit stays at "+wall(100)+" bytes instead of "+stood)
+	m.Kill()
+	m.Start()
+	says(t, m, []string{"doctor"}, "the original limit cannot be put back")
+	in.change(func() { in.used[first] = 0 })
+	becomes(t, in, first, stood)
+	rig.Eventually(t, "no record is left", func() bool { return records(t, m) == 0 })
+}
+
 // TestHugeLimits: a value that exceeds signed numbers of 64 bits counts as "max".
 func TestHugeLimits(t *testing.T) {
 	t.Parallel()
