@@ -257,6 +257,18 @@ func (d *Daemon) flagBindingLocked(b *binding, flag uint32) {
 	}
 }
 
+// cgroupsNamed returns the cgroups whose job has a name: one or none.
+func (d *Daemon) cgroupsNamed(name string) (paths []string) {
+	d.lock()
+	defer d.unlock()
+	for path, j := range d.bindings {
+		if nameOf(d.file.Jobs.At(j.index)) == name {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
 // gone reports whether no hierarchy has the folder of the cgroup any more: it was removed, or removed and made again. It returns false if
 // the hierarchies cannot be read.
 func (b *binding) gone() bool { return b.where() == "" && hierarchies() != nil }

@@ -1,6 +1,7 @@
 package bindings
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -123,4 +124,24 @@ func TestGoneWithItsFolder(t *testing.T) {
 	held := u.BareIn(pod)
 	holds(t, m, held, "50M", 50*mib)
 	held.End()
+}
+
+// TestNameOfACgroupThatIsGone: an engine starts a container again under the same name, in a new cgroup, right after the old cgroup has gone. The
+// new job gets the name. While the old cgroup exists, it does not.
+func TestNameOfACgroupThatIsGone(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	top := m.Cgroup()
+	before := m.Below(top, "before")
+	job(t, m, 0, "", "open", "--cgroup", before.Path, "--memory", "50M", "--name", "web")
+	for i := range 10 {
+		box := m.Below(top, fmt.Sprint("box", i))
+		job(t, m, 1, "has the name web already", "open", "--cgroup", box.Path, "--memory", "50M", "--name", "web")
+		m.Remove(before)
+		job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "50M", "--name", "web")
+		before = box
+	}
+	if jobs := m.Snapshot().Jobs; len(jobs) != 1 {
+		t.Errorf("jobs: %+v", jobs)
+	}
 }
