@@ -93,13 +93,25 @@ func (a *app) events(o eventOptions) error {
 		p.position.Flags = ipc.EventsFollow
 		go func() { stop(awaitNoReader(os.Stdout)) }() // because the next write, which would find the missing reader, may be hours away
 	}
-	client, err := a.dial(ctx) // without a time limit, and without a session, which events do not need
+	client, err := a.dial(ctx) // without a session, which events do not need
 	if err != nil {
 		return err
 	}
 	a.sayWhichDaemon(client.Path())
+	each := p.printPart
+	if !o.follow {
+		silent := time.AfterFunc(daemonTimeout, func() {
+			stop(&exitError{exitUnavailable, explainCall(client.Path(), context.DeadlineExceeded)})
+		})
+		defer silent.Stop()
+		each = func(part ipc.EventsPart, lines []byte) error { // the reader of a pipe may take longer than the daemon
+			silent.Stop()
+			defer silent.Reset(daemonTimeout)
+			return p.printPart(part, lines)
+		}
+	}
 	for {
-		err = client.Events(ctx, p.position, p.printPart)
+		err = client.Events(ctx, p.position, each)
 		_ = client.Close()
 		var refused *ipc.ReplyError
 		switch {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuarb/gpuarb/internal/events"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
@@ -168,5 +170,19 @@ func TestRestart(t *testing.T) {
 	}
 	if !follow.Silent() {
 		t.Errorf("a third line: %s", follow.Line())
+	}
+}
+
+// TestStoppedDaemonEndsTheCommand: if the daemon does not answer, the command ends with the reason, so that scripts such as Slurm's Epilog end
+// too.
+func TestStoppedDaemonEndsTheCommand(t *testing.T) {
+	m := machine(t)
+	m.Halt(m.DaemonPID())
+	got := rig.Run(t, m.Gpuarb("events"))
+	if err := unix.Kill(m.DaemonPID(), unix.SIGCONT); err != nil {
+		t.Error(err)
+	}
+	if got.Code != 69 || !strings.Contains(got.Stderr, "the daemon at "+m.Socket+" does not answer") {
+		t.Errorf("%+v", got)
 	}
 }
