@@ -156,15 +156,7 @@ func TestFullEnds(t *testing.T) {
 	again := h.submit("ann", "--gres=shard:1 --requeue")
 	again.Expect("ready")
 	again.Want(fmt.Sprint("alloc a ", shards(1)), "ok")
-	h.shell("ann", "scontrol requeue "+again.id)
-	h.until("the requeued job is closed", "grep -w slurm-"+again.id+" /var/log/slurm/epilog.log")
-	again.CloseStdin() // the pipes are for the second program now
-	again.Wait()
-	second := h.talk(fmt.Sprintf("/run/jobs/%d", h.jobs))
-	h.until("Slurm has requeued the job", "squeue -h -j "+again.id+" -o %r | grep BeginTime")
-	// Slurm would wait for two minutes. It refuses a start in the second in which the job was revoked.
-	h.until("Slurm lets it start again", "scontrol update jobid="+again.id+" StartTime=now+2seconds")
-	second.Expect("ready")
+	second := h.requeue(again)
 	second.Want(fmt.Sprint("alloc a ", shards(1)), "ok")
 	second.Want("alloc b 1", "err 2")
 

@@ -237,7 +237,8 @@ func (h *host) held() string { h.t.Helper(); return h.shell("root", "simcuda tot
 // job is a batch job whose program takes commands from the test.
 type job struct {
 	*rig.Program
-	id string
+	id    string
+	pipes string // path of its pipes, without the suffixes .in and .out
 }
 
 // submit submits a batch job with options of sbatch. Its program answers when the job has started.
@@ -246,7 +247,7 @@ func (h *host) submit(user, options string) *job {
 	h.jobs++
 	pipes := fmt.Sprintf("/run/jobs/%d", h.jobs)
 	h.shell(user, fmt.Sprintf("mkfifo %s.in %[1]s.out", pipes))
-	j := &job{}
+	j := &job{pipes: pipes}
 	j.id, _, _ = strings.Cut(h.shell(user, fmt.Sprintf("sbatch --parsable -o %s.txt %s --wrap 'exec cudaprog-dlsym <%[1]s.in >%[1]s.out'", pipes, options)), ";")
 	j.Program = h.talk(pipes)
 	return j
@@ -255,4 +256,19 @@ func (h *host) submit(user, options string) *job {
 // talk opens the pipes to a job's program.
 func (h *host) talk(pipes string) *rig.Program {
 	return h.Begin(h.command("root", fmt.Sprintf("cat %s.out & exec cat >%[1]s.in", pipes)))
+}
+
+// requeue requeues a job of ann, and returns its second program when that is ready. The Epilog has then run for the first program.
+func (h *host) requeue(j *job) *rig.Program {
+	h.t.Helper()
+	h.shell("ann", "scontrol requeue "+j.id)
+	h.until("the requeued job is closed", "grep -w slurm-"+j.id+" /var/log/slurm/epilog.log")
+	j.CloseStdin() // the pipes are for the second program now
+	j.Wait()
+	second := h.talk(j.pipes)
+	h.until("Slurm has requeued the job", "squeue -h -j "+j.id+" -o %r | grep BeginTime")
+	// Slurm would wait for two minutes. It refuses a start in the second in which the job was revoked.
+	h.until("Slurm lets it start again", "scontrol update jobid="+j.id+" StartTime=now+2seconds")
+	second.Expect("ready")
+	return second
 }
