@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
@@ -22,7 +24,13 @@ type Plugin struct {
 	Most    uint64         // most bytes of each GPU for an annotation alone; share.Unlimited: no maximum
 	Cluster *share.Cluster // nil: only annotations name budgets
 	Within  time.Duration  // longest time for one event
+
+	mu     sync.Mutex
+	unheld map[string]bool // IDs of running containers whose jobs Synchronize has yet to open
 }
+
+// again is the time between two attempts to open the jobs of containers that were running when the plug-in connected.
+const again = 5 * time.Second
 
 // budget returns the budget of a container, or false if nothing names a budget.
 func (p *Plugin) budget(ctx context.Context, pod *api.PodSandbox, c *api.Container) (share.Budget, bool, error) {
@@ -82,8 +90,8 @@ func (p *Plugin) open(ctx context.Context, pod *api.PodSandbox, c *api.Container
 	}
 	binding := ipc.Binding{Cgroup: cgroup, Name: name(pod, c), Container: c.GetId(), Memory: budget.Bytes}
 	_, err = client.OpenBinding(ctx, binding, nil)
-	if errors.Is(err, ipc.StatusRange) { // a job of the container's earlier start still has the name
-		if _, closing := client.CloseBinding(ctx, ipc.UnbindRequest{Name: ipc.MakeName(ipc.BindingName(binding.Name))}); closing == nil {
+	if errors.Is(err, ipc.StatusRange) { // the container may have a job with another budget, of an earlier plug-in with another --max
+		if _, closing := client.CloseContainer(ctx, c.GetId()); closing == nil {
 			_, err = client.OpenBinding(ctx, binding, nil)
 		}
 	}
@@ -102,6 +110,9 @@ func (p *Plugin) StopContainer(ctx context.Context, pod *api.PodSandbox, c *api.
 func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *api.Container) error {
 	ctx, stop := context.WithTimeout(ctx, p.Within)
 	defer stop()
+	p.mu.Lock()
+	delete(p.unheld, c.GetId())
+	p.mu.Unlock()
 	client, err := ipc.DialAny(ctx, p.Sockets)
 	if err != nil {
 		log.Printf("%s: its job stays open until its cgroup is gone: %v", name(pod, c), err)
@@ -118,22 +129,51 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	return nil
 }
 
-// Synchronize opens the jobs of containers that run already: the runtime calls it when the plug-in connects.
-func (p *Plugin) Synchronize(ctx context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
+// Synchronize makes the plug-in open the jobs of containers that run already. The runtime calls it when the plug-in connects. It returns
+// before the jobs are open, because the runtime would end a plug-in that answers after its time limit for one event.
+func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	of := make(map[string]*api.PodSandbox, len(pods))
 	for _, pod := range pods {
 		of[pod.GetId()] = pod
 	}
+	running := map[*api.Container]*api.PodSandbox{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unheld = map[string]bool{}
 	for _, c := range containers {
-		pod := of[c.GetPodSandboxId()]
-		if running := c.GetState() == api.ContainerState_CONTAINER_RUNNING; pod == nil || !running {
-			continue
-		}
-		if err := p.open(ctx, pod, c); err != nil {
-			log.Printf("%s runs and is not held to a budget: %v", name(pod, c), err)
+		if pod := of[c.GetPodSandboxId()]; pod != nil && c.GetState() == api.ContainerState_CONTAINER_RUNNING {
+			running[c] = pod
+			p.unheld[c.GetId()] = true
 		}
 	}
+	go p.hold(running)
 	return nil, nil
+}
+
+// hold opens the jobs of running containers, each in the time of one event. It repeats that until each job is open, or its container has
+// ended. A reason why a container is not held is logged when it is new.
+func (p *Plugin) hold(running map[*api.Container]*api.PodSandbox) {
+	said := map[*api.Container]string{}
+	for ; len(running) > 0; time.Sleep(again) {
+		for c, pod := range maps.Clone(running) {
+			p.mu.Lock()
+			wanted := p.unheld[c.GetId()]
+			p.mu.Unlock()
+			if !wanted {
+				delete(running, c)
+				continue
+			}
+			ctx, stop := context.WithTimeout(context.Background(), p.Within)
+			err := p.open(ctx, pod, c)
+			stop()
+			if err == nil {
+				delete(running, c)
+			} else if text := err.Error(); text != said[c] {
+				log.Printf("%s runs and is not held to a budget: %s", name(pod, c), text)
+				said[c] = text
+			}
+		}
+	}
 }
 
 // failed adds to an error what was tried, and logs it.

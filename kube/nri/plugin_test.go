@@ -3,6 +3,8 @@ package nri_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,7 +19,9 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8s "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttest "k8s.io/client-go/testing"
 
 	"github.com/gpuarb/gpuarb/kube/nri"
 	"github.com/gpuarb/gpuarb/kube/share"
@@ -185,9 +189,25 @@ func TestWhatLimitsAnAnnotation(t *testing.T) {
 			t.Errorf("%s: %v, %v, %v", name, got, has, err)
 		}
 	}
-	for _, wrong := range []string{"", "0", "-1", "1.5", "four", "1e30"} {
-		if got, _, err := share.Compute(map[string]string{share.Annotation: wrong}, "main", share.Granted{}, 1); err == nil {
+}
+
+// TestQuantities: whole quantities are numbers of bytes, in whichever way a user writes them. All other texts are errors of bounded length,
+// however long the text or its exponent is.
+func TestQuantities(t *testing.T) {
+	for text, want := range map[string]uint64{"7": 7, "1.5Gi": 3 << 29, "0.5Ki": 512, "100000000000000Ki": 102400000000000000, "1e3": 1000, "+4k": 4000,
+		"2000m": 2, "9223372036854775807": math.MaxInt64, "8Ei": math.MaxInt64} {
+		if got, err := share.Bytes(text); got != want || err != nil {
+			t.Errorf("%q is %d (%v), want %d", text, got, err, want)
+		}
+	}
+	for _, wrong := range []string{"", "0", "-1", "1.5", "1500m", "four", "1e30", "-9223372036854775809", "9223372036854775808", "1e-999999999", "1e999999999",
+		"10000000000000000000e2147483647", "100000000000000000000", "4Gi ", "4 Gi", "4GiB", "٤Gi", "4Gi\n", "0x10", "1_000", "NaN", "Inf", "1e", "\xff", strings.Repeat("9", 250000),
+		"1." + strings.Repeat("0", 250000), strings.Repeat("\x00", 250000)} {
+		got, err := share.Bytes(wrong)
+		if err == nil {
 			t.Errorf("%q is %v", wrong, got)
+		} else if len(err.Error()) > 400 {
+			t.Errorf("the error has %d bytes", len(err.Error()))
 		}
 	}
 }
@@ -249,18 +269,68 @@ func TestBadResourceKeepsAContainerFromStarting(t *testing.T) {
 	}
 	for _, wrong := range []string{"lots", "0", "-4", "1.5"} {
 		client := claimed("96Mi", "0")
-		p, err := client.CoreV1().Pods("lab").Get(t.Context(), "train", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.Annotations = map[string]string{"gpu-memory": wrong}
-		if _, err := client.CoreV1().Pods("lab").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		change(t, client, func(p *corev1.Pod) { p.Annotations = map[string]string{"gpu-memory": wrong} })
 		cluster := share.Cluster{Client: client, Units: []share.Unit{unit}}
 		if granted, err := cluster.Granted(t.Context(), "lab", "train", "u1", "main"); err == nil || !strings.Contains(err.Error(), "annotation gpu-memory of pod lab/train: \""+wrong) {
 			t.Errorf("%q gives %+v, %v", wrong, granted, err)
 		}
+	}
+}
+
+// TestClaimThatIsNotNeeded: if the pod's status says that a claim needs no object, the claim gives nothing, and the container starts. As long
+// as the status has no entry for the claim, the container does not start.
+func TestClaimThatIsNotNeeded(t *testing.T) {
+	cluster := func(statuses ...corev1.PodResourceClaimStatus) share.Cluster {
+		client := claimed("96Mi", "0")
+		change(t, client, func(p *corev1.Pod) { p.Status.ResourceClaimStatuses = statuses })
+		return share.Cluster{Client: client}
+	}
+	needless := cluster(corev1.PodResourceClaimStatus{Name: "gpu"})
+	if granted, err := needless.Granted(t.Context(), "lab", "train", "u1", "main"); err != nil || granted.Bytes != 0 {
+		t.Errorf("no claim was needed: %+v, %v", granted, err)
+	}
+	early := cluster(corev1.PodResourceClaimStatus{Name: "other"})
+	if granted, err := early.Granted(t.Context(), "lab", "train", "u1", "main"); err == nil || !strings.Contains(err.Error(), `pod lab/train has no claim "gpu" yet`) {
+		t.Errorf("no entry yet: %+v, %v", granted, err)
+	}
+}
+
+// TestExtendedResourceIsHeld: a DRA driver can provide an extended resource, for which the scheduler makes a claim that the pod's specification
+// does not name. A container is held to what its own requests of that claim got.
+func TestExtendedResourceIsHeld(t *testing.T) {
+	client := claimed("96Mi", "0")
+	change(t, client, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Claims = nil
+		p.Spec.InitContainers = []corev1.Container{{Name: "setup"}}
+		p.Status.ResourceClaimStatuses = nil
+		p.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: "train-gpu-x",
+			RequestMappings: []corev1.ContainerExtendedResourceRequest{{ContainerName: "setup", ResourceName: "example.com/gpu", RequestName: "init"},
+				{ContainerName: "main", ResourceName: "example.com/gpu", RequestName: "gpu"}}}
+	})
+	cluster := &share.Cluster{Client: client}
+	if granted, err := cluster.Granted(t.Context(), "lab", "train", "u1", "setup"); err != nil || granted.Bytes != 0 {
+		t.Errorf("the other container: %+v, %v", granted, err)
+	}
+	m := machine(t)
+	r := start(t, m, &nri.Plugin{Most: 1, Cluster: cluster}, pod(nil))
+	at := m.Cgroup()
+	c := container("main", at)
+	c.Env = []string{"NVIDIA_VISIBLE_DEVICES=0"}
+	program := r.begin(t, c, at)
+	holds(t, program, "96M")
+	program.End()
+}
+
+// change changes the pod of a cluster.
+func change(t *testing.T, client *fake.Clientset, how func(*corev1.Pod)) {
+	t.Helper()
+	p, err := client.CoreV1().Pods("lab").Get(t.Context(), "train", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	how(p)
+	if _, err := client.CoreV1().Pods("lab").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -281,19 +351,95 @@ func TestOwnClaimsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestSynchronizeHoldsWhatRuns: a plug-in that comes back opens the jobs of containers that run, and leaves those that are open.
+// open waits until jobs of n containers are open.
+func open(t *testing.T, m *rig.Machine, n int) {
+	t.Helper()
+	rig.Eventually(t, fmt.Sprintf("%d jobs are open", n), func() bool { return len(m.Snapshot().Jobs) == n })
+}
+
+// TestSynchronizeHoldsWhatRuns: a plug-in that connects opens the jobs of containers that run. If it connects again, these jobs stay as they
+// are.
 func TestSynchronizeHoldsWhatRuns(t *testing.T) {
 	m := machine(t)
 	at := m.Cgroup()
 	c := container("main", at)
 	p := &nri.Plugin{Most: share.Unlimited}
 	r := start(t, m, p, pod(map[string]string{share.Annotation: "64Mi"}), c)
+	open(t, m, 1)
 	program := m.Interact(at.In(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"))))
 	holds(t, program, "64M")
 	r.stop()
 	r.connect(t, p)
 	program.Want("alloc b 1", "err 2")
 	program.End()
+}
+
+// TestChangedMaximum: a plug-in that is started again with another --max gives the containers that run the new budget. A container with the same
+// name in another cgroup keeps its job.
+func TestChangedMaximum(t *testing.T) {
+	m := machine(t)
+	pods := m.Cgroup()
+	at := m.Below(pods, "main")
+	c := container("main", at)
+	p := &nri.Plugin{Most: 64 << 20}
+	r := start(t, m, p, pod(map[string]string{share.Annotation: "1Gi"}), c)
+	open(t, m, 1)
+	r.stop()
+	p.Most = 32 << 20
+	r.connect(t, p)
+	rig.Eventually(t, "the budget is lower", func() bool { j := m.Snapshot().Jobs; return len(j) == 1 && j[0].Devices[0].Max == 32<<20 })
+	program := m.Interact(at.In(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"))))
+	holds(t, program, "32M")
+	other := container("main", m.Below(pods, "other"))
+	other.Id = "another"
+	if err := r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: r.pod, Container: other}); err == nil || !strings.Contains(err.Error(), "has the name lab/train/main already") {
+		t.Errorf("another container with the name: %v", err)
+	}
+	program.Want("alloc b 1", "err 2")
+	program.End()
+}
+
+// TestManyContainersRun: fifty containers run when the plug-in connects, and the API server takes 100 ms for each answer. The runtime gives the
+// plug-in two seconds. The plug-in connects all the same, and opens all jobs.
+func TestManyContainersRun(t *testing.T) {
+	const n = 50
+	m := machine(t)
+	client := claimed("96Mi", "0")
+	var running []*api.Container
+	pods := m.Cgroup()
+	change(t, client, func(p *corev1.Pod) {
+		for i := range n {
+			name := fmt.Sprint("c", i)
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
+			c := container(name, m.Below(pods, name))
+			c.Env = []string{"NVIDIA_VISIBLE_DEVICES=0"}
+			running = append(running, c)
+		}
+	})
+	client.PrependReactor("get", "pods", func(clienttest.Action) (bool, k8s.Object, error) {
+		time.Sleep(100 * time.Millisecond)
+		return false, nil, nil
+	})
+	start(t, m, &nri.Plugin{Most: share.Unlimited, Cluster: &share.Cluster{Client: client}}, pod(map[string]string{share.Annotation: "1Mi"}), running...)
+	open(t, m, n)
+}
+
+// TestDaemonComesLater: containers run, and the daemon is away when the plug-in connects. When the daemon comes, the jobs of those
+// containers that still run are opened.
+func TestDaemonComesLater(t *testing.T) {
+	m := machine(t)
+	pods := m.Cgroup()
+	stays, ends := container("stays", m.Below(pods, "stays")), container("ends", m.Below(pods, "ends"))
+	m.Stop()
+	r := start(t, m, &nri.Plugin{Most: share.Unlimited}, pod(map[string]string{share.Annotation: "64Mi"}), stays, ends)
+	if err := r.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: r.pod, Container: ends}); err != nil {
+		t.Error(err)
+	}
+	m.Start()
+	open(t, m, 1)
+	if j := m.Snapshot().Jobs[0]; j.Name != "lab/train/stays" {
+		t.Errorf("the job is %q", j.Name)
+	}
 }
 
 // TestNoDaemonKeepsContainersFromStarting: a container with a budget does not start without a daemon, one without a budget does.

@@ -6,6 +6,7 @@ package share
 import (
 	"fmt"
 	"math"
+	"regexp"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -57,15 +58,23 @@ func Compute(annotations map[string]string, container string, granted Granted, m
 	return Budget{asked, "annotation " + key}, true, nil
 }
 
-// Bytes parses a quantity of Kubernetes, such as 4Gi or 500M, that must be a positive, whole number.
+// quantity matches the quantities that Bytes takes. Kubernetes' own parser takes larger exponents too, and then computes with numbers of as
+// many digits: "1e-999999999" would use up the node's memory.
+var quantity = regexp.MustCompile(`^[+-]?[0-9]{1,19}(\.[0-9]{1,9})?(m|k|[MGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?$`)
+
+// Bytes parses a quantity of Kubernetes, such as 4Gi, 1.5Gi or 500M, that must be a positive, whole number. Its error quotes at most 64
+// characters of the text, because annotations can be long. Like Kubernetes, it takes 8Ei and more as 2^63-1.
 func Bytes(text string) (uint64, error) {
+	if !quantity.MatchString(text) {
+		return 0, fmt.Errorf("%.64q is not a quantity such as 4Gi", text)
+	}
 	q, err := resource.ParseQuantity(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a quantity such as 4Gi", text)
+		return 0, fmt.Errorf("%.64q is not a quantity such as 4Gi: %w", text, err)
 	}
-	n, exact := q.AsInt64()
-	if !exact || n <= 0 {
-		return 0, fmt.Errorf("%q is not a whole, positive number of bytes", text)
+	n := q.Value() // wrong if the quantity is too large or has a fraction: Cmp tells
+	if n <= 0 || q.CmpInt64(n) != 0 {
+		return 0, fmt.Errorf("%.64q is not a whole, positive number of bytes below 2^63", text)
 	}
 	return uint64(n), nil
 }

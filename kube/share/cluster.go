@@ -42,8 +42,7 @@ type Cluster struct {
 }
 
 // Granted returns the memory that claims and resources gave a container of a pod. If several of them gave memory, it returns the smallest
-// amount. The
-// runtime's UID of the pod, uid, must be that of the API server. Otherwise the pod was replaced, and Granted returns an error.
+// amount. The runtime's UID of the pod, uid, must be that of the API server. Otherwise the pod was replaced, and Granted returns an error.
 func (c *Cluster) Granted(ctx context.Context, namespace, pod, uid, container string) (Granted, error) {
 	p, err := c.Client.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
 	if err != nil {
@@ -60,12 +59,16 @@ func (c *Cluster) Granted(ctx context.Context, namespace, pod, uid, container st
 	if err != nil {
 		return Granted{}, err
 	}
-	for _, use := range spec.Resources.Claims {
-		bytes, err := c.byClaim(ctx, p, use)
+	claims, err := claimsOf(p, spec)
+	if err != nil {
+		return Granted{}, err
+	}
+	for _, of := range claims {
+		bytes, err := c.byClaim(ctx, p, of)
 		if err != nil {
 			return Granted{}, err
 		}
-		granted = granted.least(Granted{bytes, "claim " + use.Name})
+		granted = granted.least(Granted{bytes, of.by})
 	}
 	return granted, nil
 }
@@ -120,22 +123,68 @@ func times(n, unit uint64) uint64 {
 	return n * unit
 }
 
+// claimed is a claim that a container uses, whole or in part.
+type claimed struct {
+	name    string // name of the ResourceClaim object
+	request string // the request of the claim whose devices the container gets; "": the devices of all requests
+	by      string // name of the claim or extended resource in the pod's specification, for messages
+}
+
+// claimsOf returns the claims that the container spec uses. The specification names them. If DRA drivers provide extended resources of the
+// pod, the scheduler makes one further claim. The pod's status then says which requests of that claim belong to the container. claimsOf
+// returns an error if Kubernetes has not made the object of a claim yet.
+func claimsOf(p *corev1.Pod, spec *corev1.Container) (all []claimed, err error) {
+	for _, use := range spec.Resources.Claims {
+		name, made := claimName(p, use.Name)
+		if !made {
+			return nil, fmt.Errorf("pod %s/%s has no claim %q yet", p.Namespace, p.Name, use.Name)
+		}
+		if name != "" {
+			all = append(all, claimed{name, use.Request, "claim " + use.Name})
+		}
+	}
+	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil {
+		for _, r := range extended.RequestMappings {
+			if r.ContainerName == spec.Name {
+				all = append(all, claimed{extended.ResourceClaimName, r.RequestName, r.ResourceName})
+			}
+		}
+	}
+	return all, nil
+}
+
+// claimName returns the name of the ResourceClaim object for the claim that the pod's specification calls name. The object is named in the
+// specification, or, if Kubernetes makes it from a template, in the pod's status. If the status has an entry without an object, the pod
+// needs no object, and claimName returns "". The result made is false if there is no entry yet, or the pod has no such claim.
+func claimName(p *corev1.Pod, name string) (object string, made bool) {
+	for _, c := range p.Spec.ResourceClaims {
+		if c.Name == name && c.ResourceClaimName != nil {
+			return *c.ResourceClaimName, true
+		}
+	}
+	for _, s := range p.Status.ResourceClaimStatuses {
+		switch {
+		case s.Name == name && s.ResourceClaimName != nil:
+			return *s.ResourceClaimName, true
+		case s.Name == name:
+			return "", true
+		}
+	}
+	return "", false
+}
+
 // byClaim returns the largest capacity "memory" that a device of a claim gives the container, in bytes; 0: no device has that capacity. One
 // budget holds for each device of the container, so that the largest amount leaves no device with too little.
-func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, use corev1.ResourceClaim) (most uint64, err error) {
-	name := claimName(p, use.Name)
-	if name == "" {
-		return 0, fmt.Errorf("pod %s/%s has no claim %q yet", p.Namespace, p.Name, use.Name)
-	}
-	claim, err := c.Client.ResourceV1().ResourceClaims(p.Namespace).Get(ctx, name, metav1.GetOptions{})
+func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, of claimed) (most uint64, err error) {
+	claim, err := c.Client.ResourceV1().ResourceClaims(p.Namespace).Get(ctx, of.name, metav1.GetOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("claim %s/%s cannot be read from the API server: %w", p.Namespace, name, err)
+		return 0, fmt.Errorf("claim %s/%s cannot be read from the API server: %w", p.Namespace, of.name, err)
 	}
 	if claim.Status.Allocation == nil {
-		return 0, fmt.Errorf("claim %s/%s is not allocated yet", p.Namespace, name)
+		return 0, fmt.Errorf("claim %s/%s is not allocated yet", p.Namespace, of.name)
 	}
 	for _, r := range claim.Status.Allocation.Devices.Results {
-		if r.Driver != Driver && uses(use, r) {
+		if r.Driver != Driver && of.has(r) {
 			q := r.ConsumedCapacity["memory"]
 			most = max(most, uint64(max(q.Value(), 0)))
 		}
@@ -143,24 +192,8 @@ func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, use corev1.Resourc
 	return most, nil
 }
 
-// uses reports whether the allocated device r belongs to the container. use names the whole claim, or one request of the claim. If that
-// request lists alternatives, r.Request is REQUEST/ALTERNATIVE.
-func uses(use corev1.ResourceClaim, r resourcev1.DeviceRequestAllocationResult) bool {
-	return use.Request == "" || r.Request == use.Request || strings.HasPrefix(r.Request, use.Request+"/")
-}
-
-// claimName returns the name of the ResourceClaim object for the claim that the pod's specification calls name. The object is named in the
-// specification, or, if Kubernetes makes it from a template, in the pod's status. "": there is no object yet, or the pod has no such claim.
-func claimName(p *corev1.Pod, name string) string {
-	for _, c := range p.Spec.ResourceClaims {
-		if c.Name == name && c.ResourceClaimName != nil {
-			return *c.ResourceClaimName
-		}
-	}
-	for _, s := range p.Status.ResourceClaimStatuses {
-		if s.Name == name && s.ResourceClaimName != nil {
-			return *s.ResourceClaimName
-		}
-	}
-	return ""
+// has reports whether the allocated device r belongs to the container. If the request of the container lists alternatives, r.Request is
+// REQUEST/ALTERNATIVE.
+func (of claimed) has(r resourcev1.DeviceRequestAllocationResult) bool {
+	return of.request == "" || r.Request == of.request || strings.HasPrefix(r.Request, of.request+"/")
 }
