@@ -10,7 +10,7 @@
 #   tests/upgrade/build.mk    target previous
 #   tests/machines/build.mk   other machines
 #   slurm/build.mk            targets slurm, test-slurm
-#   kube/build.mk             targets kube, test-kube
+#   kube/build.mk             targets kube, test-kube, test-kube-e2e
 #   tools/packages/build.mk   the program that writes packages
 # `make test`, `make bench` and `make test-full` run the fragments' targets NAME-test, NAME-bench and
 # NAME-full. All built files lie under build/.

@@ -36,6 +36,7 @@ lint_vet() {
     "$GO" vet ./...
     "$GO" vet -tags full ./...
     "$GO" -C kube vet ./...
+    "$GO" -C kube vet -tags full ./e2e
     "$GO" -C kube/deploy vet ./...
     "$GO" vet -tags libcuda,cudart ./cshim/entrypoints
     if [ -d tests/gpu ]; then
@@ -46,7 +47,7 @@ lint_vet() {
 lint_staticcheck() {
     local check
     check=$("$GO" tool -n staticcheck)
-    "$check" ./... && "$check" -tags full ./... && (cd kube && "$check" ./...) && (cd kube/deploy && "$check" ./...)
+    "$check" ./... && "$check" -tags full ./... && (cd kube && "$check" -tags full ./...) && (cd kube/deploy && "$check" ./...)
 }
 
 lint_generated() { "$GO" run ./ipc/genlayout -i ipc/layout.go | diff -u cshim/core/wire.h -; }

@@ -1,7 +1,7 @@
 package deploy
 
-// This file renders the chart as `helm template` does: it turns templates and values into the text of Kubernetes objects. chart_test.go
-// calls it.
+// This file renders the chart as `helm template` does: it turns templates and values into the text of Kubernetes objects. It is
+// called by chart_test.go, and by the command in the folder render.
 
 import (
 	"helm.sh/helm/v4/pkg/chart/common"
