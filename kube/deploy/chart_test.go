@@ -226,16 +226,17 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// installation runs the commands that put the library onto a node. Folders of the test stand for the image and the node.
+// installation is a rendered command of the chart that copies the files of the image onto a node.
 type installation struct {
-	image, node string
-	cdi         string // file to which the installed command appends its arguments
-	command     []string
+	image, node string   // folders of the test in place of the image's /usr and the node's /opt/gpuarb
+	cdi         string   // file to which the installed bin/gpuarb appends its arguments
+	command     []string // the command of the container "install", with these folders
 }
 
-// installed has the files of the image that the test makes.
+// installed has the paths of the files in the image, below /usr.
 var installed = []string{"bin/gpuarb", "lib/gpuarb/libgpuarb.so", "lib/gpuarb/container/ld.so.preload", "lib/gpuarb/no-exports/vulkan/gpuarb_layer.json"}
 
+// newInstallation makes the files of an image. Each of them is a script that takes the place of the command gpuarb.
 func newInstallation(t *testing.T) installation {
 	t.Helper()
 	dir := t.TempDir()
@@ -275,8 +276,8 @@ func (i installation) inodes(t *testing.T) map[string]uint64 {
 	return found
 }
 
-// TestInstallReplacesFiles installs twice. The second run must replace each file by a new one, because programs have the old files mapped.
-// It must keep the folders, because containers have them mounted.
+// TestInstallReplacesFiles runs the installation twice. The second run must replace each file by a new file, because programs have the old
+// files mapped. It must keep the folders, because containers have them mounted.
 func TestInstallReplacesFiles(t *testing.T) {
 	i := newInstallation(t)
 	run := func() map[string]uint64 {
@@ -296,8 +297,8 @@ func TestInstallReplacesFiles(t *testing.T) {
 	}
 }
 
-// TestInstallFails runs the installation with a command that fails after a part of its work. The installation must fail, so that the
-// daemon does not start with a part of the library.
+// TestInstallFails runs the installation while find, cp or mv fails, in part or always. The installation must fail before it runs the
+// installed command, so that the daemon does not start when a part of the library is missing.
 func TestInstallFails(t *testing.T) {
 	for script, name := range map[string]string{
 		"/usr/bin/find \"$@\"; case $* in *d) exit 1; esac":      "find",
@@ -365,8 +366,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestKubeletFolder checks that a node whose kubelet has another folder gets the driver's sockets there, and mounts nothing of the default
-// folder.
+// TestKubeletFolder renders the chart for nodes whose kubelet has another folder. The driver must put its sockets there and use nothing of
+// the default folder. Its pod must see each folder of the node at the node's path, because the kubelet reads the paths of the sockets.
 func TestKubeletFolder(t *testing.T) {
 	const folder = "/var/snap/kubelet"
 	pod := of[*appsv1.DaemonSet](t, values{"dra": values{"kubelet": folder}})["dra"].Spec.Template.Spec

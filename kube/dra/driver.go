@@ -104,8 +104,9 @@ func (d *Driver) Publish(ctx context.Context, helper *kubeletplugin.Helper) erro
 }
 
 // offer reads the GPUs, and returns the descriptions of all GPUs that can be offered. Without an answer of the daemon, it describes the
-// GPUs of the last reading that succeeded, with a taint. If that reading has none to describe, devices is nil, and the published offer
-// stays. The error joins all problems that an administrator should mend: the daemon does not answer, or GPUs cannot be offered.
+// GPUs of the last reading that succeeded, with a taint. If that reading has no such GPU, devices is nil and the published offer
+// stays. The result problems joins all errors that an administrator should mend. If the daemon does not answer, that is an error, and so is
+// each GPU that is left out of the offer.
 func (d *Driver) offer(ctx context.Context) (devices []resourcev1.Device, problems error) {
 	gpus, err := d.gpus(ctx)
 	d.mu.Lock()

@@ -66,7 +66,7 @@ func TestOffer(t *testing.T) {
 	rig.Eventually(t, "the GPUs are offered again", func() bool { return tainted() == 0 && len(n.api.devices()) == 2 })
 }
 
-// TestOfferNamesEachSmallGPU: the driver's log names each GPU that has no room for the expected shares. The other GPUs are offered.
+// TestOfferNamesEachSmallGPU: the driver's log names each GPU that is too small for the expected shares. The other GPUs are offered.
 func TestOfferNamesEachSmallGPU(t *testing.T) {
 	n := newNode(t, "300M,2G,350M", "--expected-shares", "100")
 	rig.Eventually(t, "the large GPU is offered", func() bool { return len(n.api.devices()) == 1 })

@@ -6,5 +6,5 @@
 //
 // The runtime waits for each answer, two seconds by default, and treats a plug-in that answers later as gone. So no request here waits for
 // memory: what does not fit is an error, and the kubelet tries again. The plug-in keeps little state, because each event describes its
-// container, and the daemon has the jobs. Only containers that ran before the plug-in connected are remembered until their jobs are open.
+// container, and the daemon has the jobs. It remembers only the containers that ran when it connected, to open their jobs later.
 package nri

@@ -25,11 +25,13 @@ type Plugin struct {
 	Cluster *share.Cluster // nil: only annotations name budgets
 	Within  time.Duration  // longest time for one event
 
-	mu     sync.Mutex
-	unheld map[string]bool // IDs of running containers whose jobs Synchronize has yet to open
+	mu sync.Mutex // guards unheld, which the events and hold use at the same time
+	// IDs of the containers that ran when the plug-in connected. An event removes the ID when the container ends, and hold then stops its
+	// attempts for that container. An ID stays when the job is open.
+	unheld map[string]bool
 }
 
-// again is the time between two attempts to open the jobs of containers that were running when the plug-in connected.
+// again is the time from one attempt of hold to the next.
 const again = 5 * time.Second
 
 // budget returns the budget of a container, or false if nothing names a budget.
@@ -90,7 +92,7 @@ func (p *Plugin) open(ctx context.Context, pod *api.PodSandbox, c *api.Container
 	}
 	binding := ipc.Binding{Cgroup: cgroup, Name: name(pod, c), Container: c.GetId(), Memory: budget.Bytes}
 	_, err = client.OpenBinding(ctx, binding, nil)
-	if errors.Is(err, ipc.StatusRange) { // the container may have a job with another budget, of an earlier plug-in with another --max
+	if errors.Is(err, ipc.StatusRange) { // an earlier plug-in with another --max may have opened the job with another budget
 		if _, closing := client.CloseContainer(ctx, c.GetId()); closing == nil {
 			_, err = client.OpenBinding(ctx, binding, nil)
 		}
@@ -129,8 +131,9 @@ func (p *Plugin) RemoveContainer(ctx context.Context, pod *api.PodSandbox, c *ap
 	return nil
 }
 
-// Synchronize makes the plug-in open the jobs of containers that run already. The runtime calls it when the plug-in connects. It returns
-// before the jobs are open, because the runtime would end a plug-in that answers after its time limit for one event.
+// Synchronize starts to open the jobs of containers that run already. The runtime calls it when the plug-in connects. Synchronize returns
+// at once, and hold opens the jobs, because many jobs can take longer than the runtime waits for an answer. The runtime would then
+// disconnect the plug-in.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	of := make(map[string]*api.PodSandbox, len(pods))
 	for _, pod := range pods {
@@ -150,8 +153,9 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 	return nil, nil
 }
 
-// hold opens the jobs of running containers, each in the time of one event. It repeats that until each job is open, or its container has
-// ended. A reason why a container is not held is logged when it is new.
+// hold opens the jobs of running containers. Each attempt to open a job may take as long as one event. Jobs that could not be opened are
+// tried again, until they are open or their containers have ended. The reason of a failure is logged if it differs from the last reason
+// for the container.
 func (p *Plugin) hold(running map[*api.Container]*api.PodSandbox) {
 	said := map[*api.Container]string{}
 	for ; len(running) > 0; time.Sleep(again) {

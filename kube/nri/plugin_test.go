@@ -191,8 +191,8 @@ func TestWhatLimitsAnAnnotation(t *testing.T) {
 	}
 }
 
-// TestQuantities: whole quantities are numbers of bytes, in whichever way a user writes them. All other texts are errors of bounded length,
-// however long the text or its exponent is.
+// TestQuantities: Bytes takes whole quantities of bytes with suffixes, fractions and exponents. All other texts are errors. The error is
+// short even if the text is long or has a huge exponent.
 func TestQuantities(t *testing.T) {
 	for text, want := range map[string]uint64{"7": 7, "1.5Gi": 3 << 29, "0.5Ki": 512, "100000000000000Ki": 102400000000000000, "1e3": 1000, "+4k": 4000,
 		"2000m": 2, "9223372036854775807": math.MaxInt64, "8Ei": math.MaxInt64} {
@@ -277,8 +277,8 @@ func TestBadResourceKeepsAContainerFromStarting(t *testing.T) {
 	}
 }
 
-// TestClaimThatIsNotNeeded: if the pod's status says that a claim needs no object, the claim gives nothing, and the container starts. As long
-// as the status has no entry for the claim, the container does not start.
+// TestClaimThatIsNotNeeded: if the pod's status says that a claim needs no object, Granted returns zero bytes and no error. As
+// long as the status has no entry for the claim, Granted returns an error, which keeps the container from starting.
 func TestClaimThatIsNotNeeded(t *testing.T) {
 	cluster := func(statuses ...corev1.PodResourceClaimStatus) share.Cluster {
 		client := claimed("96Mi", "0")
@@ -295,8 +295,8 @@ func TestClaimThatIsNotNeeded(t *testing.T) {
 	}
 }
 
-// TestExtendedResourceIsHeld: a DRA driver can provide an extended resource, for which the scheduler makes a claim that the pod's specification
-// does not name. A container is held to what its own requests of that claim got.
+// TestExtendedResourceIsHeld: a DRA driver can provide an extended resource. The scheduler then makes a claim that the pod's specification
+// does not name. A container is held to the memory of its own requests in that claim. Requests of other containers give it nothing.
 func TestExtendedResourceIsHeld(t *testing.T) {
 	client := claimed("96Mi", "0")
 	change(t, client, func(p *corev1.Pod) {
@@ -321,7 +321,7 @@ func TestExtendedResourceIsHeld(t *testing.T) {
 	program.End()
 }
 
-// change changes the pod of a cluster.
+// change edits the pod lab/train on the API server.
 func change(t *testing.T, client *fake.Clientset, how func(*corev1.Pod)) {
 	t.Helper()
 	p, err := client.CoreV1().Pods("lab").Get(t.Context(), "train", metav1.GetOptions{})
@@ -351,14 +351,14 @@ func TestOwnClaimsAreLeftOut(t *testing.T) {
 	}
 }
 
-// open waits until jobs of n containers are open.
+// open waits until the daemon has exactly n jobs.
 func open(t *testing.T, m *rig.Machine, n int) {
 	t.Helper()
 	rig.Eventually(t, fmt.Sprintf("%d jobs are open", n), func() bool { return len(m.Snapshot().Jobs) == n })
 }
 
-// TestSynchronizeHoldsWhatRuns: a plug-in that connects opens the jobs of containers that run. If it connects again, these jobs stay as they
-// are.
+// TestSynchronizeHoldsWhatRuns: a plug-in that connects opens the jobs of containers that run. After it has connected again, a program
+// that uses its whole budget still gets nothing more.
 func TestSynchronizeHoldsWhatRuns(t *testing.T) {
 	m := machine(t)
 	at := m.Cgroup()
@@ -374,8 +374,9 @@ func TestSynchronizeHoldsWhatRuns(t *testing.T) {
 	program.End()
 }
 
-// TestChangedMaximum: a plug-in that is started again with another --max gives the containers that run the new budget. A container with the same
-// name in another cgroup keeps its job.
+// TestChangedMaximum: a plug-in is started again with another --max while a container runs. Programs that start in the container from then
+// on are held to the new budget. A second container with the same name in another cgroup is refused, and leaves the job of the first
+// container as it is.
 func TestChangedMaximum(t *testing.T) {
 	m := machine(t)
 	pods := m.Cgroup()
@@ -399,8 +400,8 @@ func TestChangedMaximum(t *testing.T) {
 	program.End()
 }
 
-// TestManyContainersRun: fifty containers run when the plug-in connects, and the API server takes 100 ms for each answer. The runtime gives the
-// plug-in two seconds. The plug-in connects all the same, and opens all jobs.
+// TestManyContainersRun: fifty containers run when the plug-in connects, and the API server takes 100 ms for each pod that is read. That is
+// five seconds, and the runtime waits for two. The plug-in stays connected, and opens all jobs.
 func TestManyContainersRun(t *testing.T) {
 	const n = 50
 	m := machine(t)
@@ -424,8 +425,8 @@ func TestManyContainersRun(t *testing.T) {
 	open(t, m, n)
 }
 
-// TestDaemonComesLater: containers run, and the daemon is away when the plug-in connects. When the daemon comes, the jobs of those
-// containers that still run are opened.
+// TestDaemonComesLater: two containers run, and the daemon is away when the plug-in connects. One container ends before the daemon is
+// started. Then only the job of the container that still runs is opened.
 func TestDaemonComesLater(t *testing.T) {
 	m := machine(t)
 	pods := m.Cgroup()
@@ -442,7 +443,8 @@ func TestDaemonComesLater(t *testing.T) {
 	}
 }
 
-// TestNoDaemonKeepsContainersFromStarting: a container with a budget does not start without a daemon, one without a budget does.
+// TestNoDaemonKeepsContainersFromStarting: while the daemon is away, a container without a budget starts, and a container with a budget is
+// refused.
 func TestNoDaemonKeepsContainersFromStarting(t *testing.T) {
 	m := machine(t)
 	r := start(t, m, &nri.Plugin{Most: share.Unlimited}, pod(map[string]string{share.Annotation + "/main": "64Mi"}))

@@ -58,12 +58,13 @@ func Compute(annotations map[string]string, container string, granted Granted, m
 	return Budget{asked, "annotation " + key}, true, nil
 }
 
-// quantity matches the quantities that Bytes takes. Kubernetes' own parser takes larger exponents too, and then computes with numbers of as
-// many digits: "1e-999999999" would use up the node's memory.
+// quantity matches the quantities that Bytes takes. Kubernetes' own parser takes more forms, and exponents of any size. It computes with a
+// number of as many digits as the exponent says, so that "1e-999999999" would use up the node's memory.
 var quantity = regexp.MustCompile(`^[+-]?[0-9]{1,19}(\.[0-9]{1,9})?(m|k|[MGTPE]|[KMGTPE]i|[eE][0-9]{1,2})?$`)
 
 // Bytes parses a quantity of Kubernetes, such as 4Gi, 1.5Gi or 500M, that must be a positive, whole number. Its error quotes at most 64
-// characters of the text, because annotations can be long. Like Kubernetes, it takes 8Ei and more as 2^63-1.
+// characters of the text, because annotations can be long. If the text has a suffix such as Ei or Gi, and stands for 2^63 bytes or more,
+// the result is 2^63-1, as in Kubernetes. Without such a suffix, 2^63 bytes or more are an error.
 func Bytes(text string) (uint64, error) {
 	if !quantity.MatchString(text) {
 		return 0, fmt.Errorf("%.64q is not a quantity such as 4Gi", text)
@@ -72,7 +73,7 @@ func Bytes(text string) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%.64q is not a quantity such as 4Gi: %w", text, err)
 	}
-	n := q.Value() // wrong if the quantity is too large or has a fraction: Cmp tells
+	n := q.Value() // is not the amount of q if q has a fraction or exceeds int64. CmpInt64 finds that
 	if n <= 0 || q.CmpInt64(n) != 0 {
 		return 0, fmt.Errorf("%.64q is not a whole, positive number of bytes below 2^63", text)
 	}

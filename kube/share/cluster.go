@@ -126,13 +126,13 @@ func times(n, unit uint64) uint64 {
 // claimed is a claim that a container uses, whole or in part.
 type claimed struct {
 	name    string // name of the ResourceClaim object
-	request string // the request of the claim whose devices the container gets; "": the devices of all requests
-	by      string // name of the claim or extended resource in the pod's specification, for messages
+	request string // name of the request in the claim whose devices the container gets; "": it gets the devices of all requests
+	by      string // "claim NAME" or the name of the extended resource, as in the pod's specification; for messages
 }
 
-// claimsOf returns the claims that the container spec uses. The specification names them. If DRA drivers provide extended resources of the
-// pod, the scheduler makes one further claim. The pod's status then says which requests of that claim belong to the container. claimsOf
-// returns an error if Kubernetes has not made the object of a claim yet.
+// claimsOf returns the claims that the container spec uses. First come the claims that its specification names. If DRA drivers provide
+// extended resources of the pod, the scheduler makes one further claim for the pod. The pod's status then says which requests of that claim
+// belong to which container. claimsOf returns an error if Kubernetes has not yet made the object of a claim.
 func claimsOf(p *corev1.Pod, spec *corev1.Container) (all []claimed, err error) {
 	for _, use := range spec.Resources.Claims {
 		name, made := claimName(p, use.Name)
@@ -153,9 +153,10 @@ func claimsOf(p *corev1.Pod, spec *corev1.Container) (all []claimed, err error) 
 	return all, nil
 }
 
-// claimName returns the name of the ResourceClaim object for the claim that the pod's specification calls name. The object is named in the
-// specification, or, if Kubernetes makes it from a template, in the pod's status. If the status has an entry without an object, the pod
-// needs no object, and claimName returns "". The result made is false if there is no entry yet, or the pod has no such claim.
+// claimName returns the name of the ResourceClaim object for the claim that the pod's specification calls name. The specification
+// names the object, or, if Kubernetes makes the object from a template, the pod's status does. An entry of the status without an
+// object means that the pod needs no object. Then claimName returns "" and true. The result made is false if the status has no entry yet,
+// or the pod has no such claim.
 func claimName(p *corev1.Pod, name string) (object string, made bool) {
 	for _, c := range p.Spec.ResourceClaims {
 		if c.Name == name && c.ResourceClaimName != nil {
@@ -192,7 +193,7 @@ func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, of claimed) (most 
 	return most, nil
 }
 
-// has reports whether the allocated device r belongs to the container. If the request of the container lists alternatives, r.Request is
+// has reports whether the container that uses the claim gets the allocated device r. If a request lists alternatives, r.Request is
 // REQUEST/ALTERNATIVE.
 func (of claimed) has(r resourcev1.DeviceRequestAllocationResult) bool {
 	return of.request == "" || r.Request == of.request || strings.HasPrefix(r.Request, of.request+"/")

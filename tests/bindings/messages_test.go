@@ -9,12 +9,12 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file checks which names of programs and jobs are in messages about requests, and which files below /gpu a program in the job of a
-// cgroup sees. views_test.go checks the commands.
+// This file checks which names of programs and jobs a program in the job of a cgroup reads in messages about its requests. It also checks
+// which files below /gpu such a program sees. views_test.go checks the commands.
 
-// TestMessagesNameItsOwnJob: a refusal or a notice to a program in a job names the programs of that job alone. Other programs are counted,
-// with the sum of their bytes. That holds for the program, for events, and for what `gpuarb why` and the queue say. Programs outside are told
-// all names.
+// TestMessagesNameItsOwnJob: if a program in the job of a cgroup is refused or waits, the message names only the programs of that job. It
+// gives the number of all other programs and the sum of their bytes. That holds for the text that `gpuarb run` prints, for the event, for
+// the queue and for `gpuarb why`. The message to a program outside has all names.
 func TestMessagesNameItsOwnJob(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -62,8 +62,8 @@ func TestMessagesNameItsOwnJob(t *testing.T) {
 	}
 }
 
-// TestDeadlockNamesItsOwnJob: the message of a deadlock, and its event, name to a program in a job only the parties of that job. Root reads
-// all parties.
+// TestDeadlockNamesItsOwnJob: a program in the job of a cgroup is in a deadlock with a program of another job. Its message, and the event
+// as read from inside its job, name only the party of that job. Root reads both parties in the event.
 func TestDeadlockNamesItsOwnJob(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -97,8 +97,8 @@ func TestDeadlockNamesItsOwnJob(t *testing.T) {
 	secret.End()
 }
 
-// TestMessagesNameNoOpener: messages about the job of a cgroup do not call it root's, who opened it. They name the user of its programs, if
-// that is one user.
+// TestMessagesNameNoOpener: root opens the job of a cgroup, but messages do not call the job root's. If all its programs belong to one
+// user, messages call it that user's job.
 func TestMessagesNameNoOpener(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -129,8 +129,8 @@ func TestMessagesNameNoOpener(t *testing.T) {
 	free.End()
 }
 
-// TestFilesShowItsOwnJob: below /gpu, a process of a user in the job of a cgroup sees that job and the jobs inside it. It cannot read the
-// file with the events of all jobs. Root and processes outside see everything.
+// TestFilesShowItsOwnJob: below /gpu, a user's process in the job of a cgroup sees only that job and the jobs inside it. It cannot read
+// /gpu/events, which has the events of all jobs. Root in the cgroup, and processes outside, see all jobs.
 func TestFilesShowItsOwnJob(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n[[device]]\ncontext_reserve = \"0\"\n"})

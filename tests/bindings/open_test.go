@@ -66,8 +66,8 @@ func holdsAtLeast(t *testing.T, p *rig.Program, bytes string) {
 	p.Want("alloc much "+bytes, "ok")
 }
 
-// TestOpenIsRoots: only root may open and close; the cgroup must exist, and may have one job; a name belongs to one
-// cgroup; repeating an open changes nothing.
+// TestOpenIsRoots: only root may open and close. The cgroup must exist, must not be the root cgroup, and may have one job. A name belongs
+// to one cgroup. Repeating an open changes nothing.
 func TestOpenIsRoots(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")
@@ -126,8 +126,8 @@ func TestGoneWithItsFolder(t *testing.T) {
 	held.End()
 }
 
-// TestNameOfACgroupThatIsGone: an engine starts a container again under the same name, in a new cgroup, right after the old cgroup has gone. The
-// new job gets the name. While the old cgroup exists, it does not.
+// TestNameOfACgroupThatIsGone: a container engine starts a container again under its name, in a new cgroup. While the old cgroup exists, a
+// job for the new cgroup with that name is refused. Right after the old cgroup is removed, the new job gets the name.
 func TestNameOfACgroupThatIsGone(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")

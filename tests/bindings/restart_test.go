@@ -133,8 +133,9 @@ func TestKilledWhileItRecovers(t *testing.T) {
 	p.End()
 }
 
-// TestStaysInsideAClosedBinding: a binding was closed while a program and a `gpuarb run` inside it run. The budget holds for both, also after
-// restarts of the daemon. When the first program has ended, the binding has too, and the other program is free.
+// TestStaysInsideAClosedBinding: the job of a cgroup is closed while two programs run there. One program belongs to that job, and `gpuarb
+// run` gave the other a job of its own inside it. The budget still holds for both together, also after the daemon was killed and started
+// again. When the first program has ended, the closed job has ended too, and its budget no longer holds for the other program.
 func TestStaysInsideAClosedBinding(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "400M", "")

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// These tests hold that users can read the events with cat, tail and `gpuarb events`, also over a restart of the
+// This file checks that users can read the events with cat, tail and `gpuarb events`, also over a restart of the
 // daemon. It has the machine and the parser that the other files use.
 
 // machine returns a machine with a device of 100 MiB on which contexts cost no memory.
@@ -28,7 +28,7 @@ func program(m *rig.Machine, flags ...string) *rig.Program {
 	return m.Interact(m.Gpuarb(append(append([]string{"run"}, flags...), "--", rig.Build(m.T, "programs/cudaprog-dlsym"))...))
 }
 
-// parse parses lines, each of which must be an event.
+// parse parses lines. Each line must be an event.
 func parse(t *testing.T, text string) (all []events.Event) {
 	t.Helper()
 	for line := range bytes.Lines([]byte(text)) {
@@ -173,8 +173,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestStoppedDaemonEndsTheCommand: if the daemon does not answer, the command ends with the reason, so that scripts such as Slurm's Epilog end
-// too.
+// TestStoppedDaemonEndsTheCommand: if the daemon is stopped by a signal and does not answer, `gpuarb events` ends with status 69 and says
+// so. Otherwise scripts that run it, such as Slurm's Epilog, would not end.
 func TestStoppedDaemonEndsTheCommand(t *testing.T) {
 	m := machine(t)
 	m.Halt(m.DaemonPID())

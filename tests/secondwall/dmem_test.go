@@ -40,7 +40,7 @@ type folder struct {
 	of     *dmem
 	limits map[string]string // text of each region's limit
 	used   map[string]uint64
-	raw    string        // text of the folder's file in place of the limits or regions; "": these
+	raw    string        // text of dmem.max, or of dmem.capacity of the root; "": the text made from limits or regions
 	fails  syscall.Errno // result of each write
 	writes int
 }

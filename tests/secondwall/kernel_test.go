@@ -161,8 +161,8 @@ func TestFailureIsSaid(t *testing.T) {
 	}
 }
 
-// TestCapacityCannotBeRead: while dmem.capacity cannot be read, the limits of open jobs stay in the kernel. The original limit of a job that is
-// closed meanwhile is put back.
+// TestCapacityCannotBeRead: while dmem.capacity is malformed, the daemon leaves the limits of open jobs in the kernel as they are. If a job
+// is closed meanwhile, the daemon puts the original limits of its cgroup back.
 func TestCapacityCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f := newDmem(t, first, second)
@@ -178,7 +178,7 @@ func TestCapacityCannotBeRead(t *testing.T) {
 	becomes(t, ends, second, wall(200))
 	f.root.change(func() { f.root.raw, in.writes = "drm many\n", 0 })
 	says(t, m, []string{"doctor"}, `"drm many" is not the name of a region`)
-	job(t, m, "close", "other") // the daemon then compares all limits, and puts back those of this job
+	job(t, m, "close", "other") // makes the daemon compare the limits of all jobs
 	becomes(t, ends, first, "max")
 	becomes(t, ends, second, "max")
 	in.change(func() {
@@ -187,14 +187,14 @@ func TestCapacityCannotBeRead(t *testing.T) {
 		}
 	})
 	f.root.change(func() { f.root.raw = "" })
-	rig.Eventually(t, "job list says so", func() bool { return *listed(t, m, "box", 0).HeldBy == figures.HeldByKernel })
+	rig.Eventually(t, "job list says that the kernel holds the budget", func() bool { return *listed(t, m, "box", 0).HeldBy == figures.HeldByKernel })
 	job(t, m, "close", "box")
 	becomes(t, in, first, "max")
 	becomes(t, in, second, "max")
 }
 
-// TestOriginalLimitIsNotTaken: the kernel ignores the write of the original limit while the cgroup uses more than that. The failure is said, and
-// the daemon tries again, also the next daemon.
+// TestOriginalLimitIsNotTaken: while a cgroup uses more than its original limit, the kernel ignores the write of that limit. Events and
+// gpuarb doctor name the failure. The daemon tries again, also after a restart, and succeeds when the cgroup uses less.
 func TestOriginalLimitIsNotTaken(t *testing.T) {
 	t.Parallel()
 	f := newDmem(t, first, second)

@@ -238,7 +238,7 @@ func (h *host) held() string { h.t.Helper(); return h.shell("root", "simcuda tot
 type job struct {
 	*rig.Program
 	id    string
-	pipes string // path of its pipes, without the suffixes .in and .out
+	pipes string // path of the two pipes to its program, without the suffixes .in and .out
 }
 
 // submit submits a batch job with options of sbatch. Its program answers when the job has started.
@@ -258,7 +258,8 @@ func (h *host) talk(pipes string) *rig.Program {
 	return h.Begin(h.command("root", fmt.Sprintf("cat %s.out & exec cat >%[1]s.in", pipes)))
 }
 
-// requeue requeues a job of ann, and returns its second program when that is ready. The Epilog has then run for the first program.
+// requeue requeues a job of ann, and waits until Slurm has started it again. Returns the program of the second start, which is ready. The
+// Epilog of the first start has run by then.
 func (h *host) requeue(j *job) *rig.Program {
 	h.t.Helper()
 	h.shell("ann", "scontrol requeue "+j.id)

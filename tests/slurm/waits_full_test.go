@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file has jobs that wait: their programs wait for memory of the GPU, or the plug-in waits for an answer of the daemon. The jobs are
-// cancelled and requeued meanwhile. jobs_full_test.go has jobs that do not wait.
+// This file checks jobs that wait: a program of the job waits for memory of the GPU, or the plug-in waits for an answer of the daemon.
+// Some jobs are cancelled or requeued meanwhile. jobs_full_test.go checks jobs that do not wait.
 
 // outside starts a program outside of Slurm that holds a number of bytes of GPU 0.
 func (h *host) outside(bytes int) *rig.Program {
@@ -24,14 +24,14 @@ func (h *host) outside(bytes int) *rig.Program {
 	return p
 }
 
-// waits has a job's program request all its shards, and returns when the request is in the queue.
+// waits makes a job's program request the memory of n shards, and returns when the request is in the queue.
 func (h *host) waits(j *rig.Program, id string, n int) {
 	h.t.Helper()
 	j.Tell(fmt.Sprint("alloc a ", shards(n)))
 	h.until("the request waits", "gpuarb queue | grep slurm-"+id)
 }
 
-// closed waits until the Epilog has run n times for a job, and returns what it printed at the last time.
+// closed waits until the Epilog has run n times for a job, and returns the line that it printed the last time.
 func (h *host) closed(id string, n int) string {
 	h.t.Helper()
 	h.until("the Epilog has closed the job", fmt.Sprintf("test $(grep -cw slurm-%s /var/log/slurm/epilog.log) = %d", id, n))
@@ -46,9 +46,10 @@ func (h *host) nothingLeft() {
 	h.until("the node is not drained", "sinfo -h -o %t | grep -w idle")
 }
 
+// waiting has options of sbatch. Programs of a job with these options wait for memory if the GPU is full.
 const waiting = "--export=ALL,GPUARB_ON_FULL=wait "
 
-// TestFullWaited: the Epilog prints how long requests of the job waited. The time agrees with the clock of the test.
+// TestFullWaited: the Epilog prints how long requests of the job waited. That time lies between two times that the test measured.
 func TestFullWaited(t *testing.T) {
 	h := boot(t)
 	around := h.outside(6 << 30)
@@ -76,8 +77,8 @@ func TestFullWaited(t *testing.T) {
 	h.nothingLeft()
 }
 
-// TestFullWaitingEnds requeues and cancels jobs whose programs wait for memory. Their requests leave the queue, and a requeued job gets the
-// memory later.
+// TestFullWaitingEnds cancels one job and requeues another while their programs wait for memory. Their requests leave the queue. The
+// requeued job requests its memory again, and gets it when it is free.
 func TestFullWaitingEnds(t *testing.T) {
 	h := boot(t)
 	around := h.outside(6 << 30)
@@ -108,8 +109,8 @@ func TestFullWaitingEnds(t *testing.T) {
 	}
 }
 
-// TestFullCancelledDuringOpen cancels a job while its plug-in waits for the daemon, which is stopped. Slurm ends the job without the daemon's
-// answer. After the daemon continues, the job is not open.
+// TestFullCancelledDuringOpen cancels a Slurm job while the plug-in waits for the daemon, which a signal has stopped. Slurm ends the job
+// although the daemon does not answer. After the daemon continues, it has no open job, and the node runs the next job.
 func TestFullCancelledDuringOpen(t *testing.T) {
 	h := boot(t)
 	h.shell("root", `mv /etc/slurm/gpuarb-prolog /etc/slurm/prolog

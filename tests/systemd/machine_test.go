@@ -39,7 +39,7 @@ func boot(t *testing.T, packages ...string) *host {
 	return h
 }
 
-// install installs gpuarb from this checkout and enables its units. The machine may run, but then nothing is restarted.
+// install installs gpuarb from this checkout and enables its units. If the machine runs, its daemon is not restarted.
 func (h *host) install() {
 	h.t.Helper()
 	here(h.t, "make", "--no-print-directory", "install", "DESTDIR="+h.root, "PREFIX=/usr")

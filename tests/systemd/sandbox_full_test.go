@@ -12,18 +12,19 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file upgrades a service whose unit has no sandbox to this version's unit, under running programs, and goes back.
-// service_full_test.go has the sandboxed unit alone.
+// This file upgrades a service whose unit has no sandbox to this version's unit, and goes back, while programs run.
+// service_full_test.go has the tests of this version's unit alone.
 
 // release is a version of gpuarb that can be installed on a machine, also while the machine runs.
 type release struct {
 	name    string
 	install func()
-	spaces  string // number of mount namespaces that process 1 and the daemon have
-	mounts  string // 1: the daemon has the right to mount; 0: it has not
+	spaces  string // 1: the daemon is in the mount namespace of process 1; 2: it has one of its own
+	mounts  string // 1: the unit gives the daemon the right to mount; 0: it does not
 }
 
-// installPrevious installs the programs, the library and the units of the version before (tests/upgrade/previous) over those of this version.
+// installPrevious replaces the installed programs, library and units by those of the version before. The file tests/upgrade/previous has
+// the commit of that version.
 func (h *host) installPrevious() {
 	h.t.Helper()
 	commit, err := os.ReadFile("../upgrade/previous")
@@ -37,12 +38,13 @@ func (h *host) installPrevious() {
 		here(h.t, "install", "-m", "755", rig.Build(h.t, "previous/"+program), filepath.Join(h.root, "usr/bin"))
 	}
 	library := filepath.Join(h.root, "usr/lib/gpuarb/libgpuarb.so")
-	here(h.t, "sh", "-c", `install -m 755 "$0" "$1.new" && mv "$1.new" "$1"`, rig.Build(h.t, "previous/libgpuarb.so"), library) // programs have the old file mapped
+	here(h.t, "sh", "-c", `install -m 755 "$0" "$1.new" && mv "$1.new" "$1"`, rig.Build(h.t, "previous/libgpuarb.so"), library) // a rename, because programs have the old file mapped
 }
 
-// TestFullSystemdSandbox: programs and their reservations survive the way from a unit without a sandbox to this version's unit, and the way
-// back. A daemon discards the state file if it reads another name of the boot than the daemon before. In this container each sees the
-// boot through other mounts. After each step /gpu is mounted once on the machine.
+// TestFullSystemdSandbox: programs keep running with their budgets and reservations while the service changes from a unit without a sandbox
+// to this version's unit, back, and once more. After each change /gpu is mounted once on the machine. A daemon discards the state file if
+// the name of the boot in it differs from the name that the daemon reads. In the container of this test, the sandbox hides a mount over the
+// kernel's file with that name. So daemons with and without the sandbox could read different names.
 func TestFullSystemdSandbox(t *testing.T) {
 	h := prepare(t)
 	h.install()

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file shows that a reader of /gpu/leases never sees wrong rows, and programs keep their budgets, while
-// the service is reloaded, restarted, killed, upgraded or stopped. machine_test.go boots the machine.
+// This file reloads, restarts, kills, upgrades and stops the service. A reader of /gpu/leases must never see wrong rows meanwhile, and
+// programs must keep their budgets. machine_test.go boots the machine.
 
 const (
 	budget = 64 << 20

@@ -10,8 +10,8 @@ import (
 // This file shows that the jobs of cgroups survive an upgrade, and the way back to a version that does not know them.
 
 // TestBindingsSurvive: a binding of this version's daemon holds its programs also under the daemon of the version before, which does
-// not know it. When this version's daemon is back, it holds programs that start in the cgroup too, also if no program was left. A limit that
-// was changed since the opening holds all the time.
+// not know it. When this version's daemon is back, it holds programs that start in the cgroup too, also if no program was left. Under both
+// daemons, a limit that was changed after the opening holds, and not the limit of the opening.
 func TestBindingsSurvive(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Binary: now.path(t, "gpuarbd"), Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},

@@ -48,7 +48,10 @@ const programs = new Table('programs', 'Programs', [
   { head: 'Command', value: nameOf, cell: command },
 ]);
 
-/** budget returns the most that a row may use. No limit holds for a program without gpuarb, but its memory can count against the budget of its job. */
+/**
+ * budget returns the text of the column Budget: the most that a program may use. A program without gpuarb has no budget of its own. If it
+ * is charged, its memory counts against the budget of its job.
+ */
 function budget(l) {
   if (l.state === 'unmanaged') return l.charged ? 'counts in its job’s' : 'none';
   return l.budget_bytes === null ? 'max' : bytes(l.budget_bytes);

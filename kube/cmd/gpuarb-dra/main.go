@@ -87,7 +87,7 @@ func (o *options) client() (kubernetes.Interface, error) {
 	} else if config, err = clientcmd.BuildConfigFromFlags("", o.kubeconfig); err != nil {
 		return nil, fmt.Errorf("--kubeconfig %s: %w", o.kubeconfig, err)
 	}
-	config.QPS, config.Burst = 50, 200 // at the start of a node, the kubelet prepares the claims of all its pods at once
+	config.QPS, config.Burst = 50, 200 // enough for the start of a node, when the kubelet prepares the claims of all its pods at once
 	return kubernetes.NewForConfig(config)
 }
 

@@ -63,7 +63,7 @@ func (o *options) cluster() (*share.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--api %s: %w", o.api, err)
 	}
-	config.QPS = -1 // no limit: the runtime does not wait, and its events come one at a time
+	config.QPS = -1 // no limit: a delay would use up the short time of an event. Few requests run at once.
 	client, err := kubernetes.NewForConfig(config)
 	return &share.Cluster{Client: client, Units: o.units}, err
 }
