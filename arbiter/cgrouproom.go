@@ -66,8 +66,8 @@ func (a *Arbiter) cgroupRoom(j *job, d *device) accounting.Bytes {
 // ContextChanges returns a number that changes when a client is granted a context.
 func (a *Arbiter) ContextChanges() uint64 { return a.contextChanges }
 
-// NoProcessCame records the event that no process was in the cgroup of a job for some time after the job was opened. Unknown jobs are
-// ignored.
+// NoProcessCame records the event that a job of a cgroup has been open for the time after, and that no process was in its cgroup in that
+// time. It does nothing if the job is not known.
 func (a *Arbiter) NoProcessCame(now time.Time, id JobID, cgroup string, after time.Duration) {
 	if j := a.jobs[id]; j != nil {
 		e := Event{Time: now, Kind: EventNoProcess, Device: -1, Text: fmt.Sprintf(wording.NoProcess, j.name(), cgroup, wording.Span(after))}

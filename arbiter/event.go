@@ -29,7 +29,7 @@ const (
 	EventExcess     Kind = "excess"         // a client uses memory that no allocation asked for, which is charged to its budget
 	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and limits do not apply to one of them
 	EventNoWall     Kind = "driver_limit"   // the limit of a cgroup could not be set in the kernel or the vendor's driver
-	EventNoProcess  Kind = "no_process"     // no process came into the cgroup of a job in time
+	EventNoProcess  Kind = "no_process"     // no process was in the cgroup of a job for some time after the job was opened
 	EventUnmanaged  Kind = "unmanaged"      // a process that is not a client uses a device
 	EventVerified   Kind = "verified"       // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost"    // a device fell off the bus
@@ -81,7 +81,7 @@ type Event struct {
 	Parties   []Party          `json:"parties,omitempty"` // parties of a deadlock
 	Text      string           `json:"text"`              // sentence for users; "": Sentence makes it
 	processor bool             // Device is the processor
-	bound     bool             // for Sentence: the event is about the job of a cgroup, and not about one of its programs
+	bound     bool             // for Sentence: the event is about the job of a cgroup itself, not about one program; no user is named
 	program   string           // for Sentence: name of the process or job; "": none
 	why       string           // for Sentence: why the request was refused
 	account   *Tally           // for Sentence: what a job used until it ended; nil: the event is not the end of a job

@@ -163,8 +163,8 @@ func firstPart(message string) string {
 	return fmt.Sprintf(wording.LastWhy, first)
 }
 
-// driverFull returns the message for a request of a lease that budgets and device allow, but for which the driver had no memory. It names the
-// largest programs that the device shows.
+// driverFull returns the message for a request of the lease asks. The budgets and the device allow the request, but the driver had no
+// memory for it. The message names the largest programs that the device shows.
 func (a *Arbiter) driverFull(asks *lease, what string) string {
 	var top topHolders
 	d := asks.device
@@ -238,8 +238,8 @@ func (a *Arbiter) aheadOf(t *ticket) *ticket {
 	return nil
 }
 
-// keptFor returns a text for the program of t with what is free at a limit, but kept for the request first, which is ahead. It is kept for
-// more other requests, too.
+// keptFor returns a text for the program of t. It says what is free at a limit, but kept for requests that are ahead of t: the request
+// first, and others, whose number is more.
 func (a *Arbiter) keptFor(now time.Time, at *limit, first, t *ticket, more int) string {
 	whom, waited := aheadName(first, t, more), wording.Span(now.Sub(first.place.Since))
 	if at.kind != limitsBytes {
@@ -249,7 +249,8 @@ func (a *Arbiter) keptFor(now time.Time, at *limit, first, t *ticket, more int) 
 	return fmt.Sprintf(wording.KeptFor, free.Human(), whom, waited, a.requestText(first))
 }
 
-// aheadName returns the name of a request that is ahead of t, and the number of further ones (more). In the sentence "has waited" follows.
+// aheadName returns the name of the request first, which is ahead of t, and the number of further requests ahead (more). In the
+// message the text "has waited" follows.
 func aheadName(first, t *ticket, more int) string {
 	name := first.nameFor(t.namesWithin())
 	if more > 0 {
@@ -273,8 +274,8 @@ func (r Reason) plain() string {
 	return r.String()
 }
 
-// explainMin says why a memory.min has no room. It is that of job j, or of one of its processes; nil: of a shared budget. within is as in
-// asker.
+// explainMin returns a message that says why there is no room for a memory.min. It is the memory.min of job j, or of one of its processes;
+// nil: of a shared budget. within limits the names in the message, as in asker.
 func (a *Arbiter) explainMin(j, within *job, r *accounting.Refusal, why Reason) string {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {

@@ -129,7 +129,8 @@ func (j *job) headroomInside(device int) bool {
 	})
 }
 
-// headroom returns the headroom of a job and of the jobs inside it on a device. Theirs is part of its own.
+// headroom returns the headroom of a job and of the jobs inside it on a device. The headroom of the jobs inside is part of the job's own,
+// so each byte counts once. If the jobs inside have more than the job itself, headroom returns their sum.
 func (j *job) headroom(device int) (all accounting.Bytes) {
 	for _, in := range j.inside {
 		all = all.Plus(in.headroom(device))

@@ -114,7 +114,8 @@ func (a *Arbiter) bytesHeldAt(now time.Time, l *limit, t *ticket, held topHolder
 	return text
 }
 
-// slotsHeld returns a text with the holders of a device's slots, and since when they have them. within is as in asker.
+// slotsHeld returns a text with the holders of a device's slots, and since when they have them. within limits the
+// names, as in asker.
 func slotsHeld(now time.Time, d *device, within *job) string {
 	var names []string
 	taken := len(d.permits[permit.Slot])
@@ -190,8 +191,8 @@ func (h *memoryHolder) describe(now time.Time) string {
 // name its own program: neither its lease nor the reservation of its job.
 type topHolders struct {
 	all   [namedHolders + 2]memoryHolder
-	count int                // number of all holders
-	sum   accounting.Bytes   // bytes of all holders
+	count int                // number of all holders: all has only the largest of them
+	sum   accounting.Bytes   // bytes of the holders that count counts
 	of    *accounting.Budget // nil: the device
 }
 
@@ -236,10 +237,11 @@ func (a *Arbiter) topHolders(d *device, of *accounting.Budget) (top topHolders) 
 type asker struct {
 	job    *job
 	lease  *lease // nil: the job itself asks
-	within *job   // job of a cgroup in which the program runs: it is told no names of programs outside; nil: it is told all names
+	within *job   // job of a cgroup: the message names no programs outside this job; nil: it may name all programs
 }
 
-// isTold reports whether a program is told the name of a holder. Of a job around its own, that is the job itself, and none of its programs.
+// isTold reports whether a message to a program may name a holder. A job around the program's own may be named, but not the programs in
+// that job.
 func (by *asker) isTold(a *Arbiter, holder any) bool {
 	if by.within == nil {
 		return true
@@ -257,16 +259,16 @@ func (by *asker) isTold(a *Arbiter, holder any) bool {
 }
 
 // text returns the names of the largest holders, for a message to a program. It leaves out the program itself: its lease, and the
-// reservation of its job. Holders that the program is not told are counted, with the sum of their bytes. If now is not zero, the text says
-// since when the holders hold their bytes.
+// reservation of its job. Of holders that the message does not name, it gives the number. If the program must not see the name of one of
+// them, it also gives the sum of their bytes. If now is not zero, the text says since when the named holders hold their bytes.
 func (top *topHolders) text(a *Arbiter, now time.Time, by asker) string {
 	var names []string
-	count, rest, hides := top.count, top.sum, false
-	endedJob := JobID(0) // first named job whose command has ended while its reservation stays; 0: none
+	count, unnamed, hides := top.count, top.sum, false // unnamed: bytes of the holders that are not named
+	endedJob := JobID(0)                               // first named job whose command has ended while its reservation stays; 0: none
 	for _, h := range top.all[:min(count, len(top.all))] {
 		if top.isOwn(h.holder, by) {
 			count--
-			rest = rest.Less(h.bytes)
+			unnamed = unnamed.Less(h.bytes)
 			continue
 		}
 		if !by.isTold(a, h.holder) {
@@ -276,14 +278,14 @@ func (top *topHolders) text(a *Arbiter, now time.Time, by asker) string {
 		if len(names) == namedHolders {
 			continue
 		}
-		names, rest = append(names, h.describe(now)), rest.Less(h.bytes)
+		names, unnamed = append(names, h.describe(now)), unnamed.Less(h.bytes)
 		if j, ok := h.holder.(*job); ok && endedJob == 0 && j.stillRuns() != "" {
 			endedJob = j.id
 		}
 	}
 	text := wording.List(names, count)
 	if hides {
-		text += fmt.Sprintf(wording.WithBytes, rest.Human())
+		text += fmt.Sprintf(wording.WithBytes, unnamed.Human())
 	}
 	if endedJob != 0 {
 		text += fmt.Sprintf(wording.GiveBack, endedJob, endedJob)
@@ -349,7 +351,7 @@ func (s *shared) unused(d *device) accounting.Bytes {
 func (j *job) unused(d *device, of *accounting.Budget) (sum accounting.Bytes) {
 	if of == nil || of != j.budget && countsAt(j.budget, of) {
 		sum = unusedOf(j.budget, d)
-		for _, in := range j.inside { // they are holders themselves
+		for _, in := range j.inside { // topHolders has the jobs inside as holders of their own
 			sum = sum.Less(unusedOf(in.budget, d))
 		}
 		return sum

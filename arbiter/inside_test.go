@@ -11,8 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file checks single cases of jobs inside jobs of cgroups (bindings): what may be reserved inside, what messages say that others
-// reserve, and charges for memory of unmanaged processes. nested_test.go has the random model.
+// This file checks single cases of jobs inside jobs of cgroups (bindings). It checks which reservations are allowed inside a
+// binding. It checks how many bytes others reserve according to messages. It also checks charges for the memory of unmanaged processes.
+// nested_test.go has the test with random sequences.
 
 // reserveIn opens a job of user bob with a reservation inside the job around.
 func (w *world) reserveIn(around arbiter.JobID, min accounting.Bytes) error {
@@ -39,8 +40,8 @@ func TestReservesCreditInside(t *testing.T) {
 	}
 }
 
-// TestNestedReservationsCountOnce: an inner reservation is part of the outer one, and both keep one context together. Messages to other
-// programs count each byte once.
+// TestNestedReservationsCountOnce: an inner reservation is part of the outer one, and room is kept for one context of both jobs together.
+// Messages to other programs count each byte once: 50 bytes of the outer reservation and 7 of the context.
 func TestNestedReservationsCountOnce(t *testing.T) {
 	p := nestedPolicy()
 	p.Defaults.OnFull = rules.OnFullWait
@@ -62,8 +63,8 @@ func TestNestedReservationsCountOnce(t *testing.T) {
 	}
 }
 
-// TestReloadChargesNoClient: a process that used a device without the library, and then got a lease there, is charged for its lease alone,
-// also if a new configuration turns the charging off and on before the next reading.
+// TestReloadChargesNoClient: a process uses a device without the library, and then gets a lease there. Its job is then charged for the
+// lease alone. That stays so if new configurations turn the charging off and on before the next reading.
 func TestReloadChargesNoClient(t *testing.T) {
 	w := newWorld(t, nestedPolicy(), 1000)
 	job := w.bound("/a", 0, 400, 0)

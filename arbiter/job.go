@@ -24,7 +24,7 @@ func (j *job) shares(yield func(*shared) bool) {
 	}
 }
 
-// binding returns the deepest open job of a cgroup that is j or around j; nil: none is, or j is nil.
+// binding returns the deepest job of a cgroup that is open and is j or around j; nil: there is no such job, or j is nil.
 func (j *job) binding() *job {
 	for ; j != nil; j = j.around {
 		if j.request.Cgroup != "" && !j.closed {
@@ -34,13 +34,13 @@ func (j *job) binding() *job {
 	return nil
 }
 
-// shows reports whether a program in the job within of a cgroup is told the name of j: j is within, or inside it, or around it. It returns
-// true if within is nil.
+// shows reports whether a message to a program in the job within, the job of a cgroup, may name j. It may if j is that job, is inside that
+// job or is around it. If within is nil, it may name all jobs.
 func (within *job) shows(j *job) bool {
 	return within == nil || j == within || j.isInside(within) || within.isInside(j)
 }
 
-// isInside reports whether j is inside the job in, at any depth.
+// isInside reports whether j is inside the job in, directly or inside other jobs. A job is not inside itself.
 func (j *job) isInside(in *job) bool {
 	for ; j != nil; j = j.around {
 		if j.around == in {

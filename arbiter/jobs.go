@@ -238,8 +238,9 @@ func (a *Arbiter) checkReserve(j *job, d *device, n accounting.Bytes) error {
 	return nil
 }
 
-// loadInUse returns how many bytes are held or reserved on a device below a job's budget, without its own reservation and without idle
-// credit, which a reservation inside can recall.
+// loadInUse returns how many bytes on a device the programs of a job and the jobs inside it hold or have reserved. Charges for unmanaged
+// processes are included. The job's own reservation does not count. Idle credit does not count either, because a reservation inside the
+// job can recall that credit.
 func (a *Arbiter) loadInUse(j *job, d *device) accounting.Bytes {
 	sum := j.budget.Charged(d.Index)
 	for _, s := range j.sessions {

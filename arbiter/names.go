@@ -25,8 +25,8 @@ func (j *job) name() string {
 	return wording.WhatStillRuns(name, j.stillRuns())
 }
 
-// owned returns the name of a job with its user for messages. Of the job of a cgroup this is the user of its programs, and not root, who
-// opened it. If they have several users, or there are none, it is the name alone.
+// owned returns the name of a job with its user for messages. For the job of a cgroup, the user is that of the programs in the job, and not
+// root, who opened the job. If these programs belong to several users, or there are no programs, owned returns the name alone.
 func (j *job) owned() string {
 	user := j.request.Process.User
 	if j.request.Cgroup != "" {
@@ -69,7 +69,8 @@ func (t *ticket) name() string {
 	return t.job.name()
 }
 
-// nameFor returns the name of the process or job that waits, for a message to a program. within is as in asker.
+// nameFor returns the name of the process or job that waits, for a message to a program. within limits the names, as in
+// asker.
 func (t *ticket) nameFor(within *job) string {
 	if within != nil && t.job != within && !t.job.isInside(within) {
 		return wording.Another
@@ -77,8 +78,9 @@ func (t *ticket) nameFor(within *job) string {
 	return t.name()
 }
 
-// namesWithin returns the job of a cgroup to which names in messages about a ticket are limited, as in asker. These messages are events too,
-// so that it is the same for root. The open of a cgroup's job belongs to the job around it.
+// namesWithin returns the job of a cgroup to which the names in messages about a ticket are limited, as asker.within. It does not depend on
+// the reader: programs inside can read the messages as events, so that the messages for root have no more names. For a request to open the
+// job of a cgroup, namesWithin begins at the job around that one.
 func (t *ticket) namesWithin() *job {
 	if t.kind == wantsJob && t.job.request.Cgroup != "" {
 		return t.job.around.binding()

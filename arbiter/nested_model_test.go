@@ -44,7 +44,7 @@ type nestedLease struct {
 type strayUse struct {
 	path    string
 	bytes   accounting.Bytes
-	charged *nestedJob // nil: it counts against the device alone
+	charged *nestedJob // binding that the memory is charged to; nil: the memory counts against the device alone
 }
 
 // treeModel is a machine with nested bindings. The first four fields have an element for each device.
@@ -201,7 +201,7 @@ func (n *treeModel) fits(j *nestedJob, device int, size func(*nestedLease) accou
 	return !grows || now.committed+now.beside <= n.capacity(device)
 }
 
-// capacity returns the bytes of a device without the memory that counts against no budget.
+// capacity returns the bytes of a device, less the memory of programs without the library that is charged to no binding.
 func (n *treeModel) capacity(device int) accounting.Bytes {
 	alone := n.unmanaged[device]
 	if x := n.stray[device]; x.charged == nil {
@@ -210,7 +210,8 @@ func (n *treeModel) capacity(device int) accounting.Bytes {
 	return n.totals[device].Less(alone)
 }
 
-// chargeStray charges the program without the library on a device to the binding around it, as a reading does.
+// chargeStray charges the memory of the program without the library on a device to the deepest binding around the program, as a reading
+// does. It returns the ID of that binding's job; 0: no binding is around the program.
 func (n *treeModel) chargeStray(device int) arbiter.JobID {
 	x := &n.stray[device]
 	if x.charged = nil; x.bytes > 0 {

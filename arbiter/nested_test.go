@@ -339,7 +339,7 @@ func (n *nestedRun) beside(t *rapid.T) {
 	n.read(device)
 }
 
-// besideIn lets a program without the library use a device in a cgroup.
+// besideIn lets a program in a cgroup use a device without the library.
 func (n *nestedRun) besideIn(t *rapid.T) {
 	device := rapid.IntRange(0, 1).Draw(t, "device")
 	if n.lost[device] {
@@ -507,7 +507,7 @@ func (n *nestedRun) openBindings() []*nestedJob {
 }
 
 // restoreJobs restores the open bindings, then the closed ones and the jobs of runners. A job that is closed is inside the deepest open
-// binding around its programs. A job that was inside a closed binding stays there.
+// binding around its programs. A job that was inside a closed binding stays inside that binding, which is restored first.
 func (n *nestedRun) restoreJobs(t *rapid.T) {
 	restore := func(j *nestedJob) {
 		if err := n.arb.RestoreJob(n.now, arbiter.RestoredJob{ID: j.id, Request: n.requestOf(j), Released: j.closed && j.path != ""}); err != nil {
@@ -523,14 +523,14 @@ func (n *nestedRun) restoreJobs(t *rapid.T) {
 		restore(j)
 	}
 	done := map[*nestedJob]bool{}
-	var rest func(*nestedJob)
-	rest = func(j *nestedJob) {
+	var restoreAfterAround func(*nestedJob) // restores a job, after the closed binding around it
+	restoreAfterAround = func(j *nestedJob) {
 		was := j.around
 		if done[j] || !j.run || slices.Contains(bindings, j) {
 			return
 		}
 		if done[j] = true; was != nil && was.closed {
-			rest(was)
+			restoreAfterAround(was)
 		}
 		at := j.in
 		if j.closed {
@@ -547,7 +547,7 @@ func (n *nestedRun) restoreJobs(t *rapid.T) {
 		restore(j)
 	}
 	for _, j := range n.jobs {
-		if rest(j); !j.run {
+		if restoreAfterAround(j); !j.run {
 			j.around = nil
 		}
 	}

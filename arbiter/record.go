@@ -52,8 +52,8 @@ func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
 	a.event(e)
 }
 
-// in sets the job of an event. If the event has no process, or is about the runner, the command becomes that of the job. Programs of a
-// cgroup's job are not those of its opener, so that the sentence then does not name the user.
+// in sets the job of an event. If the event has no process, or is about the runner, the command becomes that of the job. If that
+// job is the job of a cgroup, Sentence names no user, because the programs in the job are not those of the user who opened it.
 func (e *Event) in(j *job) {
 	e.Job, e.Name = j.id, j.request.Name
 	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {

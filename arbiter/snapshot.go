@@ -192,7 +192,7 @@ func (p *snapshot) addJob(j *job) {
 	}
 	for i, on := range is.Devices {
 		if j.around != nil {
-			break // it is part of what the job around it reserves
+			break // what j reserves is part of what the job around it reserves, and that job is added by itself
 		}
 		if p.contexts[i] = p.contexts[i].Plus(j.headroom(on.Device)); j.shared == nil {
 			p.reserved[i] = p.reserved[i].Plus(on.Reserved)

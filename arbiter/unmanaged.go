@@ -63,7 +63,8 @@ func (a *Arbiter) chargeUnmanagedAgain(now time.Time) {
 		for i := range d.unmanagedBy {
 			u := &d.unmanagedBy[i]
 			j := a.jobs[JobID(u.Job)]
-			isClient := slices.ContainsFunc(d.byPID[u.PID], func(l *lease) bool { return l.session.process.StartTicks == u.StartTicks }) // as after unchargeUnmanaged
+			// A process that has got a lease since the last reading stays without a charge: unchargeUnmanaged has ended the charge.
+			isClient := slices.ContainsFunc(d.byPID[u.PID], func(l *lease) bool { return l.session.process.StartTicks == u.StartTicks })
 			u.Charged = j != nil && a.chargesUnmanaged(j) && !isClient
 		}
 		a.chargeUnmanaged(now, d)
@@ -98,7 +99,8 @@ func (a *Arbiter) dropUnmanagedOf(now time.Time, j *job) {
 	}
 }
 
-// charged returns how many bytes of unmanaged processes count against the budget of a job on a device, those of the jobs inside it included.
+// charged returns how many bytes of unmanaged processes count against the budget of a job on a device. They include the bytes that are
+// charged to jobs inside it.
 func (j *job) charged(d *device) accounting.Bytes {
 	sum := j.budget.Charged(d.Index)
 	for _, in := range j.inside {

@@ -35,6 +35,7 @@ func (cl *client) bind(h ipc.Header, req ipc.BindRequest) error {
 	at.until, at.idle, at.used = req.Until, time.Duration(req.IdleMillis)*time.Millisecond, d.now()
 	at.lossOpen, at.contexts, at.container = req.Flags&ipc.BindLossOpen != 0, req.Flags&ipc.BindContextsInside != 0, req.Container.String()
 	at.allows = req.Flags & ipc.BindAllowsAll
+	// First close a binding with this cgroup or this name if its folder is gone. The request would be refused because of that binding.
 	d.checkBindings(append(d.cgroupsNamed(req.Name.String()), at.path)...)
 	proc := rules.Process{UID: peer.UID, GID: peer.GID, User: d.inv.UserName(peer.UID), Privileged: true, Namespace: peer.Namespace,
 		Command: req.Job.Command.String(), Cgroup: at.path}

@@ -179,8 +179,8 @@ func (d *Daemon) aroundLocked(path string) *job {
 }
 
 // checkBindings closes bindings whose folder is gone or was made again, and bindings that were idle for too long. It records an event for
-// a binding into whose cgroup no process came in time. If cgroups are given, it checks only their bindings and those of cgroups above, and
-// only whether the folders are gone.
+// a binding into whose cgroup no process has come for missedAfter. If cgroups are given, it checks only their bindings and those of cgroups
+// above, and only whether the folders are gone.
 func (d *Daemon) checkBindings(in ...string) {
 	ended := map[*job]string{}
 	for j, b := range d.bindingsAround(in) {
@@ -214,10 +214,11 @@ func (d *Daemon) checkBindings(in ...string) {
 	}
 }
 
-// missedAfter is the time from the opening of a binding after which an event says that no process has come into its cgroup.
+// missedAfter is how long after the opening of a binding an event says that no process has come into its cgroup.
 const missedAfter = 10 * time.Minute
 
-// noteProcessLocked records that a process was seen in the cgroup of a binding, and so in those of the bindings around it.
+// noteProcessLocked records that a process was seen in the cgroup of the binding j. The process is in the cgroups of the bindings around j
+// too.
 func (d *Daemon) noteProcessLocked(j *job) {
 	for ; j != nil; j = j.around {
 		if b := j.bound; b != nil && !b.came {
@@ -227,7 +228,8 @@ func (d *Daemon) noteProcessLocked(j *job) {
 	}
 }
 
-// noteNoProcess records an event, once, if no process has come into the cgroup of a binding since its opening, and that is too long ago.
+// noteNoProcess records an event if the binding j was opened missedAfter ago or earlier, and no process has come into its cgroup since. It
+// records one event for each binding.
 func (d *Daemon) noteNoProcess(j *job) {
 	d.lock()
 	defer d.unlock()
@@ -240,7 +242,7 @@ func (d *Daemon) noteNoProcess(j *job) {
 	d.arb.NoProcessCame(d.now(), j.id, b.path, missedAfter)
 }
 
-// addNoProcessLocked marks in a snapshot the bindings into whose cgroups no process came in time, nor later.
+// addNoProcessLocked marks in a snapshot the bindings for which noteNoProcess has recorded an event, if no process has come since.
 func (d *Daemon) addNoProcessLocked(s *figures.Snapshot) {
 	for i := range s.Jobs {
 		if is := &s.Jobs[i]; is.Bound != "" {
@@ -257,7 +259,7 @@ func (d *Daemon) flagBindingLocked(b *binding, flag uint32) {
 	}
 }
 
-// cgroupsNamed returns the cgroups whose job has a name: one or none.
+// cgroupsNamed returns the path of the cgroup whose open job has the name. It returns no path if there is no such job.
 func (d *Daemon) cgroupsNamed(name string) (paths []string) {
 	d.lock()
 	defer d.unlock()
@@ -320,6 +322,8 @@ func (d *Daemon) closeBindingLocked(j *job) {
 }
 
 // populated reports whether a process is in the cgroup, or in a cgroup below it, in any hierarchy. It returns true if that cannot be read.
+// If the folder of the cgroup is gone, it returns true too, because the next check closes the binding. For a binding that never closes
+// by itself, it looks for processes in the folder that now has the path of the cgroup.
 func (b *binding) populated() bool {
 	found := b.where()
 	if found == "" && b.until != ipc.UntilClosed || found != "" && isPopulated(found) {

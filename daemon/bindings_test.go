@@ -49,7 +49,7 @@ func removeBelow(dir string) bool {
 	return os.Remove(dir) == nil
 }
 
-// open opens the job of a cgroup.
+// open opens the job of a cgroup with a budget of 1 MiB.
 func (b *bench) open(as ipc.Binding) {
 	b.t.Helper()
 	c, err := ipc.Dial(b.t.Context(), b.socket())
@@ -124,9 +124,9 @@ func (b *bench) eventsOf(kind events.Kind, name string) (n int) {
 	return n
 }
 
-// TestNoProcessComes: if no process is in the cgroup of a job in the ten minutes after the opening, one event says so, and the state shows
-// it until a process comes. A restart of the daemon changes neither. The job stays open, unless it closes when it is idle for some time,
-// which may be shorter or longer than ten minutes.
+// TestNoProcessComes: if no process is in the cgroup of a job in the ten minutes after the opening, one event says so. The state shows it
+// until a process comes. After a restart of the daemon there is no second event, and the state still shows it. The job stays open. Only a
+// job that closes when it is idle is closed, after its own time, which may be shorter or longer than ten minutes.
 func TestNoProcessComes(t *testing.T) {
 	pod := cgroupV2(t)
 	b := newClockedBench(t, 1<<30)

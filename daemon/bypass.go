@@ -114,7 +114,8 @@ func (d *Daemon) boundJob(pid int) arbiter.JobID {
 	return 0
 }
 
-// viewOf returns the job of a cgroup to which the view of a thread below the mount is limited; 0: the thread sees all jobs.
+// viewOf returns the job of a cgroup to which the files of the mount are limited for a thread that reads them; 0: the thread sees all jobs.
+// Privileged threads, and threads in no such cgroup, see all jobs.
 func (d *Daemon) viewOf(tid, uid uint32) uint64 {
 	job := d.boundJob(int(tid))
 	if job != 0 && standingOfThread(tid, uid).Privileged {

@@ -151,7 +151,7 @@ type binding struct {
 	used      time.Time // last time at which a process was seen in the cgroup, or the time of the opening
 	opened    time.Time // time of the opening; zero: the job waits for its reservation
 	came      bool      // a process was seen in the cgroup
-	missed    bool      // an event was recorded because no process came in time
+	missed    bool      // the event that no process has come for missedAfter was recorded
 	lossOpen  bool      // without a daemon, programs of the job continue without limits
 	contexts  bool      // contexts are charged to the job's budget
 	inside    bool      // its opener was in the job of a cgroup, while it is being opened

@@ -72,7 +72,8 @@ func (d *Daemon) eventsWithin(job uint64) func(lines []byte) []byte {
 	}
 }
 
-// withoutParties returns the line of a deadlock with those parties only whose jobs are seen. Its text names no other.
+// withoutParties returns the line of a deadlock event without the parties whose jobs are not in seen. The text of the event stays: it was
+// made without names that the reader must not see.
 func withoutParties(line []byte, seen map[uint64]bool) []byte {
 	var e events.Event
 	if json.Unmarshal(line, &e) != nil {

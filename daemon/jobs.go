@@ -30,12 +30,13 @@ const (
 // binding, the record of the binding is gone, and the budget still holds for the programs that run.
 const jobContextsInside uint32 = 1 << 31
 
-// Further bits of Job.Flags in the state file, and of no request.
+// Further bits of Job.Flags in the state file, which no request has. The bits of jobAround are a number: the index, plus 1, of the record
+// of the closed binding around the job; 0: no closed binding is around it.
 const (
 	jobBound       uint32 = 1 << 30 // the job of a cgroup, open or closed
-	jobAroundShift        = 16      // index of the record of the closed binding around the job, plus 1; 0: none is
+	jobAroundShift        = 16      // lowest bit of jobAround
 	jobAround      uint32 = (2*statefile.MaxJobs - 1) << jobAroundShift
-	jobRequested   uint32 = 1<<jobAroundShift - 1 // flags of requests
+	jobRequested   uint32 = 1<<jobAroundShift - 1 // bits that come from the request
 )
 
 // newJob returns the job of a record. The job is in no table yet.
@@ -195,8 +196,8 @@ func (d *Daemon) endRunnerLocked(j *job) {
 	d.dropJobLocked(j)
 }
 
-// keepAroundLocked records, in the records of the jobs inside a binding that is closed, that they stay inside it. The jobs inside an open
-// binding are found by their cgroups.
+// keepAroundLocked writes to the records of the jobs inside a closed binding that they stay inside it after a restart. For an open binding
+// that is not needed: after a restart the jobs inside it are found by their cgroups.
 func (d *Daemon) keepAroundLocked(closed *job) {
 	for _, in := range d.jobs {
 		if in.around == closed {
@@ -205,7 +206,8 @@ func (d *Daemon) keepAroundLocked(closed *job) {
 	}
 }
 
-// noteAroundLocked writes the closed binding around a job, or that there is none, to the job's record.
+// noteAroundLocked writes to a job's record which closed binding is around the job, or that there is none. A binding that was closed before
+// the daemon started has a job without bound.
 func (d *Daemon) noteAroundLocked(j *job) {
 	r := d.file.Jobs.At(j.index)
 	flags := r.Flags &^ jobAround
@@ -215,7 +217,8 @@ func (d *Daemon) noteAroundLocked(j *job) {
 	r.Flags = flags
 }
 
-// closedAroundLocked returns the index of the record of the closed binding around a recorded job; -1: there is none.
+// closedAroundLocked returns the index of the job record of the closed binding that a job's record r names. It returns -1 if r names none,
+// or if that record no longer belongs to the job of a cgroup.
 func (d *Daemon) closedAroundLocked(r *statefile.Job) int {
 	at := int(r.Flags&jobAround>>jobAroundShift) - 1
 	if at < 0 || at >= statefile.MaxJobs || d.file.Jobs.At(at).Live != 1 || d.file.Jobs.At(at).Flags&jobBound == 0 {
@@ -242,7 +245,7 @@ func (d *Daemon) dropJobLocked(j *job) {
 	d.arb.CloseJob(d.now(), j.id)
 	d.file.Jobs.Free(j.index)
 	faults.At("job.freed")
-	if d.file.Jobs.At(j.index).Flags&jobBound != 0 { // jobs inside it are now inside the one around it
+	if d.file.Jobs.At(j.index).Flags&jobBound != 0 { // jobs inside it are now inside the job around it
 		for _, in := range d.jobs {
 			if in.around == j {
 				in.around = j.around

@@ -22,12 +22,14 @@ import (
 // the limit of a process. It never applies the limit, because no process has this start time.
 const noProcessStart = ^uint64(0)
 
-// ofBinding is the target of the second record of each live limit of a cgroup's job. Start is then the key of the job's token. Daemons of
-// versions that do not know such jobs drop the job and its limits when no program of it is left. They keep records with a target that they
-// do not know. So the next daemon finds the limits here, when it makes the job again (recoverbindings.go).
+// ofBinding is the value of Limit.Target in a second record, which each live limit of a cgroup's job has. Limit.Start of that record is the
+// key of the job's token. A daemon of a version that does not know such jobs may run in between. When no program of the job is left, that
+// daemon drops the job and the first records of its limits. It keeps the second records, because it does not know their target. The next
+// daemon makes the job again (recoverbindings.go), and takes its limits from the second records.
 const ofBinding = 64
 
-// bindingKey returns the key of a job's token in records with the target ofBinding. No process has it as its start time.
+// bindingKey returns the key of a job's token in records with the target ofBinding. It has the highest bit set, so that it is not the start
+// time of a process.
 func bindingKey(token ipc.Token) uint64 { return binary.LittleEndian.Uint64(token[:]) | 1<<63 }
 
 // Values of Limit.Privileged in the state file.
@@ -253,7 +255,7 @@ func (d *Daemon) recoverLimitsLocked() {
 	all := map[rules.Owner][]*statefile.Limit{}
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
 		if r.Target == ofBinding {
-			return // recoverBindingLimitsLocked
+			return // recoverBindingLimitsLocked recovers this record with its job
 		}
 		of := d.ownerOfLocked(r)
 		now, err := d.arb.LimitOwner(of)
@@ -273,8 +275,9 @@ func (d *Daemon) recoverLimitsLocked() {
 	}
 }
 
-// recoverBindingLimitsLocked recovers the second records of the limits of a cgroup's job. r is the job's record, whose number may be new. The
-// limits count only if the first records are gone. A daemon of an earlier version drops those with the job.
+// recoverBindingLimitsLocked recovers the second records of the limits of a cgroup's job. r is the job's record. The ID in it may be new,
+// and is then written to the second records. The limits in the second records apply only if the first records are gone, because a daemon of
+// an earlier version has dropped them with the job.
 func (d *Daemon) recoverBindingLimitsLocked(r *statefile.Job) {
 	of := rules.Owner{Kind: rules.OfJob, ID: r.ID}
 	var records []*statefile.Limit
@@ -290,7 +293,8 @@ func (d *Daemon) recoverBindingLimitsLocked(r *statefile.Job) {
 	}
 }
 
-// dropLostBindingLimitsLocked frees the second records of limits of cgroups' jobs that were not recovered.
+// dropLostBindingLimitsLocked frees the second records that recoverBindingLimitsLocked has not recovered: their job is closed or is not
+// recovered.
 func (d *Daemon) dropLostBindingLimitsLocked() {
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
 		if r.Target == ofBinding && !slices.Contains(d.kept.of[d.ownerOfLocked(r)], i) {
@@ -299,7 +303,7 @@ func (d *Daemon) dropLostBindingLimitsLocked() {
 	})
 }
 
-// rowsOf returns the rows of an owner's records, without limits that such an owner cannot have.
+// rowsOf returns the rows of an owner's records, in an order as in inOrder. It leaves out limits that such an owner cannot have.
 func rowsOf(of rules.Owner, records []*statefile.Limit) []rules.Row {
 	return slices.DeleteFunc(inOrder(records), func(r rules.Row) bool { return !of.Has(r.File) })
 }

@@ -97,7 +97,8 @@ func (d *Daemon) recoverableLocked(saved *savedProcesses) (all []*recovered) {
 	return all
 }
 
-// recoverJobsLocked recovers the job in record i, and before it the closed bindings around it, unless they are done.
+// recoverJobsLocked recovers the job in record i. Before that it recovers the jobs of the closed bindings around it. It skips jobs whose
+// records are in done, and adds the records of the jobs that it recovers.
 func (d *Daemon) recoverJobsLocked(i int, saved *savedProcesses, members map[uint64][]*recovered, done map[int]bool) {
 	if done[i] {
 		return

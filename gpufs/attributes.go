@@ -28,7 +28,8 @@ type state struct {
 	mounted   time.Time // shown as every file's times, except for the file events
 }
 
-// within returns the job of a cgroup to which the view of the caller of a request is limited; 0: it sees all jobs.
+// within returns the job of a cgroup to which the view of the process that made a request is limited; 0: the process
+// sees all jobs.
 func (st *state) within(ctx context.Context) uint64 {
 	caller, ok := fuse.FromContext(ctx)
 	if !ok || st.Within == nil {
@@ -37,8 +38,8 @@ func (st *state) within(ctx context.Context) uint64 {
 	return st.Within(caller.Pid, caller.Uid)
 }
 
-// snapshotFor takes a fresh snapshot of one part of the state for one opener. It leaves out other users' command lines if
-// Options.Hides asks for that, and jobs that the opener must not see.
+// snapshotFor takes a fresh snapshot of one part of the state for one opener. It leaves out the jobs that the opener
+// must not see. If Options.Hides returns true for the opener's user, it also leaves out other users' command lines.
 func (st *state) snapshotFor(by opener, of part) *snapshot {
 	var s *snapshot
 	switch {

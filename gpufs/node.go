@@ -58,7 +58,8 @@ var (
 	_ fs.NodeReaddirer = (*dirNode)(nil)
 )
 
-// within returns the job to which the caller's view of the directory is limited; 0: the caller sees everything.
+// within returns the job of a cgroup to which the caller's view of the directory is limited; 0: the caller sees
+// everything. All callers see the same names in a fixed directory.
 func (n *dirNode) within(ctx context.Context) uint64 {
 	if n.dir.fixed {
 		return 0

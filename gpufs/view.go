@@ -72,7 +72,8 @@ func (s *snapshots) recent() *snapshot {
 	return s.fresh()
 }
 
-// limitedTo returns what a process in the job of a cgroup sees of a whole snapshot. job is that job; 0: the process sees everything.
+// limitedTo returns what a process whose view is limited to a job sees of a whole snapshot; 0: the process sees
+// everything.
 func (s *snapshot) limitedTo(job uint64) *snapshot {
 	if job == 0 {
 		return s

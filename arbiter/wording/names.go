@@ -139,7 +139,8 @@ func Holder(owned string, bytes accounting.Bytes, kind string, now, since time.T
 	return owned
 }
 
-// List joins names. If count is larger than their number, it adds how many more there are.
+// List joins the names of some of count programs or jobs, and adds how many more there are. If there are no names, but count is not
+// zero, it returns the number alone: "another program", "3 other programs".
 func List(names []string, count int) string {
 	text, more := strings.Join(names, ", "), count-len(names)
 	switch {

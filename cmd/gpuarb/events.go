@@ -100,13 +100,14 @@ func (a *app) events(o eventOptions) error {
 	a.sayWhichDaemon(client.Path())
 	each := p.printPart
 	if !o.follow {
-		silent := time.AfterFunc(daemonTimeout, func() {
+		// The timer ends the command if the daemon sends nothing for daemonTimeout.
+		silence := time.AfterFunc(daemonTimeout, func() {
 			stop(&exitError{exitUnavailable, explainCall(client.Path(), context.DeadlineExceeded)})
 		})
-		defer silent.Stop()
-		each = func(part ipc.EventsPart, lines []byte) error { // the reader of a pipe may take longer than the daemon
-			silent.Stop()
-			defer silent.Reset(daemonTimeout)
+		defer silence.Stop()
+		each = func(part ipc.EventsPart, lines []byte) error { // printing is not timed, because the reader of a pipe may be slow
+			silence.Stop()
+			defer silence.Reset(daemonTimeout)
 			return p.printPart(part, lines)
 		}
 	}

@@ -141,7 +141,7 @@ func (o *bindOptions) setCgroup(b *ipc.Binding) error {
 	return nil
 }
 
-// errRootCgroup is the error for --cgroup /.
+// errRootCgroup is the error for a flag --cgroup that names the root cgroup.
 var errRootCgroup = errors.New("--cgroup: the root cgroup has all programs of the machine in it, and can have no job: name a cgroup below it")
 
 // mostSpecific returns the path that has the most names, without counting names of systemd's slices; the first of several such paths. It

@@ -18,7 +18,7 @@
 //
 // If the limit in force is neither the confirmed nor the announced limit, another program has set it. It becomes the original
 // limit, and is lowered again if it is above the target. To put the original limit back, the package announces and writes it,
-// and reads the limit in force. If that is the original limit, the record is freed; if not, the package tries again at its next call. If the
+// and reads the limit in force. If that is the original limit, the record is freed. If not, the next call of Settle tries again. If the
 // folder was removed, or removed and made again, its limit is gone, and only the record is freed.
 //
 // Locking: calls of Settle for different devices may be concurrent, because a driver may hang. For one device there is at

@@ -88,8 +88,8 @@ func (w *Walls) Empty() bool {
 }
 
 // Settle sets the limits of a device that differ from the targets. It puts back the original limit of each recorded cgroup that has no
-// target. If the limit of a target cannot be read or set, the records of its cgroup stay as they are. The argument roots has the mount
-// points of the cgroup v2 hierarchies.
+// target. If the limit of a target cannot be read or set, all records with the path of its cgroup stay as they are. The argument
+// roots has the mount points of the cgroup v2 hierarchies.
 //
 // The result by says whether the kernel or the driver can hold limits on the device. If neither can, why has the reason. The results have
 // an entry for each target, in the same order, and then one for each limit that could not be put back. After ctx has ended, Settle
@@ -97,15 +97,15 @@ func (w *Walls) Empty() bool {
 func (w *Walls) Settle(ctx context.Context, dev Device, roots []string, targets []Target) (by By, results []Result, why error) {
 	m := maker{ctx: ctx, w: w, dev: dev, roots: roots}
 	by, m.region, why = dev.choose(roots)
-	wanted, unknown := map[key]bool{}, map[string]bool{}
+	wanted, failed := map[key]bool{}, map[string]bool{} // failed: by path, because the key of a failed hold may be incomplete
 	for _, t := range targets {
 		r, k := m.hold(by, why, t)
 		results = append(results, r)
 		wanted[k] = true
-		unknown[t.Path] = r.Err != nil && !r.Absent
+		failed[t.Path] = r.Err != nil && !r.Absent
 	}
 	for _, k := range w.keysOf(dev) {
-		if wanted[k] || unknown[k.path] {
+		if wanted[k] || failed[k.path] {
 			continue
 		}
 		if err := m.putBack(k); err != nil && !m.isGone(k) {
@@ -301,7 +301,7 @@ func (m *maker) change(l limit, record *statefile.Wall, now, next uint64) (uint6
 // holds reports whether a limit in force is the wanted limit. The kernel or the driver may have rounded it down.
 func holds(now, want uint64) bool { return now <= want && want-now < Granule }
 
-// stays returns the error that a limit is now in place of the wanted limit, although the write succeeded.
+// stays returns the error for a write that had no effect: the limit in force is now, and the written limit was want.
 func stays(now, want uint64) error {
 	return fmt.Errorf("the limit stays at %s instead of %s: the cgroup uses more than that, or its driver does not take the limit", text(now), text(want))
 }
@@ -314,8 +314,8 @@ func text(limit uint64) string {
 	return fmt.Sprintf("%d bytes", limit)
 }
 
-// putBack writes the original limit, and frees the record. It only frees the record if the folder is gone or was made again, or if
-// another program has set the limit in force.
+// putBack writes the original limit, checks that it is in force, and frees the record. It frees the record without a write if the folder is
+// gone or was made again, or if another program has set the limit in force.
 func (m *maker) putBack(k key) error {
 	in, err := openFolder(m.roots, k.path)
 	if errors.Is(err, errAbsent) {
@@ -347,7 +347,7 @@ func (m *maker) putBack(k key) error {
 		if err != nil {
 			return err
 		}
-		// Without a limit of its own, a cgroup has that of a cgroup around it.
+		// If the cgroup has no limit of its own any more, now is the limit of a cgroup around it, and the original limit is in force.
 		if inherits := record.Stood == NoLimit && !own; !holds(now, record.Stood) && !inherits {
 			return stays(now, record.Stood)
 		}

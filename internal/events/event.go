@@ -38,7 +38,7 @@ const (
 	Excess        Kind = "excess"         // a client uses memory that its allocations do not explain
 	TwoCopies     Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held to limits
 	DriverLimit   Kind = "driver_limit"   // the limit of a cgroup could not be set in the kernel or the driver
-	NoProcess     Kind = "no_process"     // no process came into the cgroup of a job in time
+	NoProcess     Kind = "no_process"     // no process was in the cgroup of a job for some time after the job was opened
 	Unmanaged     Kind = "unmanaged"      // a process that is not a client uses a device
 	Verified      Kind = "verified"       // the device confirms a restored lease
 	DeviceFound   Kind = "device_found"   // a device was found, or found again

@@ -23,7 +23,7 @@ type Binding struct {
 	Peak      accounting.Bytes  `json:"peak_bytes"`
 	Unmanaged accounting.Bytes  `json:"unmanaged_bytes"` // used without the library, and counted against the budget
 	Processes []int             `json:"processes"`
-	NoProcess bool              `json:"no_process"` // no process was in the cgroup in time, and none has come since
+	NoProcess bool              `json:"no_process"` // no process was in the cgroup in the first ten minutes, and none has come since
 	AgeMs     int64             `json:"age_ms"`
 	Until     string            `json:"until"`
 	OnLoss    string            `json:"on_loss"`

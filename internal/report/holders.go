@@ -32,7 +32,7 @@ type Holder struct {
 	Waits     []Wait           `json:"waits"`
 	Command   string           `json:"command"`
 	StillRuns *string          `json:"still_runs"` // null: the command of the job still runs, or there is no job
-	NoProcess bool             `json:"no_process"` // no process was in the cgroup of the job in time, and none has come since
+	NoProcess bool             `json:"no_process"` // no process was in the job's cgroup in the first ten minutes, and none has come since
 	Wall
 }
 
@@ -203,7 +203,7 @@ var holderColumns = []column[Holder]{
 	}, 0),
 }
 
-// noProcess returns the text after the command or the cgroup of a job that no process has joined in time.
+// noProcess returns the text after the command or the cgroup of a job; none is the field NoProcess of its row.
 func noProcess(none bool) string {
 	if none {
 		return " (no process has been in it yet)"

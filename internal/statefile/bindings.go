@@ -13,15 +13,16 @@ const bindingsMagic = 0x444e4942424147
 
 var bindingsFile = tableFile{suffix: ".bindings", what: "bindings", magic: bindingsMagic, row: unsafe.Sizeof(Binding{}), most: MaxBindings}
 
-// Flags of Binding.Flags that no request has. The daemon sets them after it has committed the record.
+// Bits of Binding.Flags that the daemon sets after it has committed the record. The flags of a request do not have
+// them.
 const (
 	BindingCame   = 1 << 31 // a process was seen in the cgroup
-	BindingMissed = 1 << 30 // an event was recorded because no process came in time
+	BindingMissed = 1 << 30 // no process came for some time after the opening, and the event about that was recorded
 )
 
-// Binding is the record of a cgroup that has a job. The daemon writes all fields before it commits the record. Afterwards
-// it sets only flags. The record of an open that still waits is not committed, and its Job has the process
-// of the opener.
+// Binding is the record of a cgroup that has a job. The daemon writes all fields before it commits the record.
+// Afterwards it only sets the bits BindingCame and BindingMissed. The record of an open that still waits is not
+// committed, and its Job has the process of the opener.
 type Binding struct {
 	Live       uint32
 	Until      uint32 // Until, IdleMillis and Flags are as in ipc.BindRequest
