@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 enum {
-    SIM_MAX_DEVICES = 16,
+    SIM_MAX_DEVICES = 64,
     SIM_MAX_PROCS = 4096,
     SIM_MAX_RULES = 32,
     SIM_MAX_LOANS = 1024,
