@@ -107,8 +107,11 @@ func (d *Driver) budget(claim *resourcev1.ResourceClaim, gpus []gpu) (budget, er
 			b.streams = max(b.streams, uint64(q.Value()))
 		}
 	}
-	if len(b.parts) == 0 {
+	switch n := len(b.parts); {
+	case n == 0:
 		return b, fmt.Errorf("no device of %s is allocated to it", share.Driver)
+	case n > ipc.PageSlots:
+		return b, fmt.Errorf("it has %d GPUs, and a job can use at most %d: request fewer GPUs in one claim", n, ipc.PageSlots)
 	}
 	return b, nil
 }

@@ -178,6 +178,43 @@ func TestSharesOfTwoGPUs(t *testing.T) {
 	c.end()
 }
 
+// TestSixtyFourGPUs: a node with 64 GPUs, the most that a daemon manages, offers all of them. A claim of 32 GPUs is held to its share of each.
+// A claim of 33 GPUs is refused, because a job can use 32.
+func TestSixtyFourGPUs(t *testing.T) {
+	n := newNode(t, strings.TrimSuffix(strings.Repeat("200M,", 64), ","))
+	gpus := n.offered()
+	if len(gpus) != 64 {
+		t.Fatalf("%d GPUs are offered", len(gpus))
+	}
+	var parts []part
+	for i, gpu := range gpus[31:] {
+		parts = append(parts, memoryOf(fmt.Sprint("r", i), gpu, fmt.Sprint(i+10, "Mi")))
+	}
+	if _, err := n.tryPrepare(n.allocate("many", parts...)); err == nil || !strings.Contains(err.Error(), "claim lab/many: it has 33 GPUs, and a job can use at most 32") {
+		t.Errorf("33 GPUs: %v", err)
+	}
+	c := n.container("c1", n.Cgroup(), n.prepare(n.allocate("train", parts[1:]...)))
+	if err := c.create(); err != nil {
+		t.Fatal(err)
+	}
+	var visible []string // as the vendor's CDI devices make only the claim's GPUs visible
+	for i := range 32 {
+		visible = append(visible, fmt.Sprint(32+i))
+	}
+	env := append(n.PreloadEnv(), "CUDA_VISIBLE_DEVICES="+strings.Join(visible, ","))
+	p := n.Interact(c.at.In(n.Command(env, rig.Build(t, "programs/cudaprog-dlsym"))))
+	for _, i := range []int{0, 16, 31} {
+		p.Want(fmt.Sprintf("primary gpu%d %d", i, i), "ok")
+		p.Want(fmt.Sprintf("alloc a%d %dM", i, i+11), "ok")
+		p.Want(fmt.Sprintf("alloc b%d 1", i), "err 2")
+		if got := n.HeldBy(p.PID(), 32+i).Bytes; got != uint64(i+11)*mib {
+			t.Errorf("the driver counts %d bytes of GPU %d, want %d MiB", got, 32+i, i+11)
+		}
+	}
+	p.End()
+	c.end()
+}
+
 // TestOneContainerAtATime: while a container with a claim runs, the hooks of a second container with the claim fail, so that a runtime
 // does not create it. The hooks of a container with two claims fail too.
 func TestOneContainerAtATime(t *testing.T) {
