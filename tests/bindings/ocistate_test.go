@@ -54,6 +54,7 @@ func TestOCIHostileStates(t *testing.T) {
 		{"deep", strings.Repeat(`{"a":`, 100000), "stdin has no state of a container"},
 		{"bytes that are no text", "{\"id\":\"\xff\xfe\",\"pid\":1}", "stdin has no state of a container"},
 		{"huge", `{"id":"` + strings.Repeat("x", 1<<20) + `"}`, "more than 1048576 bytes"},
+		{"100 MB", `{"id":"` + strings.Repeat("x", 100<<20) + `"}`, "more than 1048576 bytes"},
 		{"a long id", `{"id":"` + strings.Repeat("x", 900000) + `","pid":0}`, "has no pid"},
 		{"no pid", `{"id":"c1"}`, "has no pid"},
 		{"a negative pid", `{"id":"c1","pid":-1}`, "has no pid"},
@@ -79,6 +80,11 @@ func TestOCIHostileStates(t *testing.T) {
 		{"a line break", `1M\n--memory`, "annotation gpuarb.dev/memory: "},
 		{"a long text", strings.Repeat("9", 900000), "annotation gpuarb.dev/memory: "},
 		{"too much", "200%", "annotation gpuarb.dev/memory: "},
+		{"below zero", "-1G", "it is negative"},
+		{"above all", "9000000T", "it is larger than 8 EiB"},
+		{"an exponent", "1e-999999999", "annotation gpuarb.dev/memory: "},
+		{"digits of another script", "٤G", "annotation gpuarb.dev/memory: "},
+		{"an unknown unit", "4Gi!", "its unit"},
 	} {
 		r := oci(t, m, annotated("memory", row.memory), "open", "--oci")
 		if r.Code != 2 || r.Stdout != "" || !strings.Contains(r.Stderr, row.says) || len(r.Stderr) > longestReason {
@@ -92,6 +98,42 @@ func TestOCIHostileStates(t *testing.T) {
 		if r := oci(t, m, state, "close", "--oci"); r.Code != code || (code == 0) != (r.Stderr == "") {
 			t.Errorf("closing with %q: %+v, want %d", state, r, code)
 		}
+	}
+}
+
+// TestOCIManyAnnotations: a state with ten thousand annotations of other programs opens the job.
+func TestOCIManyAnnotations(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	_, pid := contained(t, m)
+	var others strings.Builder
+	for i := range 10000 {
+		fmt.Fprintf(&others, `,"example.com/%d":"gpuarb.dev/memory"`, i)
+	}
+	state := fmt.Sprintf(`{"id":"c1","pid":%d,"annotations":{"gpuarb.dev/memory":"50M"%s}}`, pid, &others)
+	if r := oci(t, m, state, "open", "--oci"); r.Code != 0 {
+		t.Errorf("%+v", r)
+	}
+	if jobs := m.Snapshot().Jobs; len(jobs) != 1 || jobs[0].Name != "c1" {
+		t.Errorf("jobs: %+v", jobs)
+	}
+	if r := oci(t, m, state, "close", "--oci"); r.Code != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestHostilePaths: a path that cannot be that of a cgroup is refused in one line, and no job is opened.
+func TestHostilePaths(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "")
+	for _, path := range []string{"/a\nb", "/", "", "relative", "/../etc", "/a/../b", "/a//b", "/\x1b[2J", "/" + strings.Repeat("x", 100000), "/\xff\xfe", "/sys/fs/cgroup", "/sys/fs/cgroup/../../etc"} {
+		r := rig.Run(t, m.Gpuarb("job", "open", "--cgroup", path, "--memory", "1M", "--name", "x"))
+		if r.Code == 0 || strings.Count(r.Stderr, "\n") != 1 || len(r.Stderr) > longestReason || strings.Contains(r.Stderr, "\x1b") {
+			t.Errorf("%.40q: %d, %.3000q", path, r.Code, r.Stderr)
+		}
+	}
+	if jobs := m.Snapshot().Jobs; len(jobs) != 0 {
+		t.Errorf("jobs are left: %+v", jobs)
 	}
 }
 
