@@ -56,6 +56,8 @@ func (d *Daemon) recoverBindingLocked(i int) (index int, ok bool) {
 	b := d.bindingIn(i)
 	j := newJob(index, r)
 	j.open, j.bound, j.around, j.namespace = true, b, d.aroundLocked(path), home().PID
+	r.Flags |= jobBound // an earlier daemon did not set it
+	d.noteAroundLocked(j)
 	var since time.Time
 	if b.opened = d.now(); r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
