@@ -197,7 +197,7 @@ func TestSixtyFourGPUs(t *testing.T) {
 	if err := c.create(); err != nil {
 		t.Fatal(err)
 	}
-	var visible []string // as the vendor's CDI devices make only the claim's GPUs visible
+	var visible []string // GPUs of the claim: the vendor's CDI devices make only these visible
 	for i := range 32 {
 		visible = append(visible, fmt.Sprint(32+i))
 	}
