@@ -3,5 +3,5 @@
 // life of the service: restart, reload, SIGKILL, an upgrade, a stop with clients. Meanwhile a shell
 // outside of the unit reads /gpu/leases in a loop. The oracle is the set of leases that the test's own
 // programs hold: every read shows them, or a documented error. Notebooks, a hub and the history
-// are played there, too. `make test-systemd` runs all of it.
+// are played there, too. The packages are installed, upgraded under running programs and purged. `make test-systemd` runs all of it.
 package systemd

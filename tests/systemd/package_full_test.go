@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,18 +26,23 @@ func (h *host) debs() (before, now string) {
 	clone := filepath.Join(h.t.TempDir(), "before")
 	here(h.t, "git", "clone", "--quiet", "--shared", ".", clone)
 	here(h.t, "git", "-C", clone, "checkout", "--quiet", "HEAD~1")
-	within(h.t, rootWithin, "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", clone, "packages", "PACKAGES=gpuarb", "VERSION="+earlier)
-	within(h.t, rootWithin, "env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "packages", "PACKAGES=gpuarb")
-	var paths []string
-	for _, folder := range []string{clone, "../.."} {
-		found, err := filepath.Glob(filepath.Join(folder, "build/packages/gpuarb_*.deb"))
+	return h.build(clone, []string{"gpuarb"}, "VERSION="+earlier)[0], h.build("../..", []string{"gpuarb"})[0]
+}
+
+// build builds packages in a checkout, copies their .deb into the machine's /mnt, and returns their paths there, in the same order.
+func (h *host) build(checkout string, packages []string, settings ...string) (paths []string) {
+	h.t.Helper()
+	args := append([]string{"-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", mustAbs(h.t, checkout), "packages", "PACKAGES=" + strings.Join(packages, " ")}, settings...)
+	within(h.t, rootWithin, "env", args...)
+	for _, name := range packages {
+		found, err := filepath.Glob(filepath.Join(checkout, "build/packages", name+"_*.deb"))
 		if err != nil || len(found) != 1 {
-			h.t.Fatalf("packages in %s: %q, %v", folder, found, err)
+			h.t.Fatalf("packages %s in %s: %q, %v", name, checkout, found, err)
 		}
 		here(h.t, "cp", "--", mustAbs(h.t, found[0]), h.root+"/mnt")
 		paths = append(paths, "/mnt/"+filepath.Base(found[0]))
 	}
-	return paths[0], paths[1]
+	return paths
 }
 
 func mustAbs(t *testing.T, path string) string {
@@ -54,11 +60,16 @@ func (h *host) apt(arguments string) string {
 	return h.shell("DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-downgrades " + arguments + " 2>&1")
 }
 
-// page runs the commands of a page that build and install the package. The package is built already.
-func (h *host) page(deb, commands string) {
+// page runs the commands of a page that build and install packages, as root. The packages are built already: debs are their paths.
+func (h *host) page(commands string, debs ...string) {
 	h.t.Helper()
-	if got := h.shell("set -e\n" + strings.NewReplacer("make packages PACKAGES=gpuarb", ":", "./build/packages/gpuarb_*.deb", deb,
-		"sudo apt install", "DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-downgrades install").Replace(commands)); strings.Contains(got, "FAIL") {
+	commands = regexp.MustCompile("(?m)^make packages .*$").ReplaceAllString(commands, ":")
+	for _, deb := range debs {
+		name, _, _ := strings.Cut(filepath.Base(deb), "_")
+		commands = strings.ReplaceAll(commands, "./build/packages/"+name+"_*.deb", deb)
+	}
+	commands = strings.NewReplacer("sudo apt install", "DEBIAN_FRONTEND=noninteractive apt-get --yes --no-install-recommends --allow-downgrades install", "sudo ", "").Replace(commands)
+	if got := h.shell("set -e\n" + commands); strings.Contains(got, "FAIL") {
 		h.t.Errorf("%s\n%s", commands, got)
 	}
 }
@@ -69,8 +80,15 @@ func (h *host) files() string {
 		grep -vE '^/etc/(passwd|group|shadow|gshadow)-?$|^/etc/\.pwd\.lock$|^/var/lib/systemd/(random-seed|timers)' | sort`)
 }
 
-// TestFullSystemdPackage: the package starts the daemon. An upgrade and a downgrade end no program, and change no budget.
-// Removal takes back what was enabled. A purge leaves nothing but system users.
+// bound starts a program in a unit whose cgroup has a job with the budget of the other programs.
+func (h *host) bound() *rig.Program {
+	h.t.Helper()
+	const script = "gpuarb job open --cgroup /system.slice/bound.service --memory %d --name bound >/dev/null && LD_PRELOAD=/usr/lib/gpuarb/libgpuarb.so exec cudaprog-dlsym"
+	return h.Interact(h.command(fmt.Sprintf("exec systemd-run --quiet --wait --pipe --collect --unit=bound sh -c '"+script+"'", budget)))
+}
+
+// TestFullSystemdPackage: the package starts the daemon. All programs survive an upgrade and a downgrade with their budgets, as does a
+// program in the job of a cgroup. Removal takes back what was enabled. A purge leaves nothing but system users. Programs run until after the purge.
 func TestFullSystemdPackage(t *testing.T) {
 	h := prepare(t)
 	before, now := h.debs()
@@ -86,11 +104,12 @@ func TestFullSystemdPackage(t *testing.T) {
 	}
 	daemon(earlier)
 
-	var programs []*rig.Program
-	for range 3 {
-		p := h.Interact(h.command(fmt.Sprintf("exec gpuarb run --memory %d -- cudaprog-dlsym", budget)))
+	programs := []*rig.Program{h.bound()}
+	for range 2 {
+		programs = append(programs, h.Interact(h.command(fmt.Sprintf("exec gpuarb run --memory %d -- cudaprog-dlsym", budget))))
+	}
+	for _, p := range programs {
 		p.Want(fmt.Sprintf("alloc a %d", held), "ok")
-		programs = append(programs, p)
 	}
 	want := h.rows(h.shell("cat /gpu/leases"))
 	version := strings.Split(filepath.Base(now), "_")[1]
@@ -99,6 +118,9 @@ func TestFullSystemdPackage(t *testing.T) {
 		h.apt("install " + step.deb)
 		daemon(step.version)
 		t.Logf("%s: a reader saw %s", step.deb, readers.end())
+		if got := h.shell("gpuarb job list"); !strings.Contains(got, " bound ") {
+			t.Errorf("the job of the cgroup is not there any more:\n%s", got)
+		}
 		for _, p := range programs {
 			name := fmt.Sprint("b", i)
 			p.Want(fmt.Sprintf("alloc %s %d", name, budget), "err 2") // beyond the budget with what it holds
@@ -116,8 +138,8 @@ func TestFullSystemdPackage(t *testing.T) {
 	if got := h.shell("stat -c '%a %U' /run/cdi/gpuarb.json; grep -c '\"path\": \"/usr/bin/gpuarb\"' /run/cdi/gpuarb.json"); !strings.HasPrefix(got, "644 root\n") {
 		t.Errorf("the devices for containers: %q", got)
 	}
-	h.page(now, blocks(t, "../README.md")[1])
-	h.page(now, blocks(t, "admin/packages.md")[0])
+	h.page(blocks(t, "../README.md")[1], now)
+	h.page(blocks(t, "admin/packages.md")[0], now)
 
 	h.shell("useradd --system ann; printf '[Service]\\nExecStart=/bin/sleep infinity\\n' >/etc/systemd/system/model.service; systemctl daemon-reload")
 	h.shell("gpuarb enable --all && gpuarb enable --user ann && gpuarb enable --unit model")
@@ -130,11 +152,12 @@ func TestFullSystemdPackage(t *testing.T) {
 	if got := h.shell("systemctl is-active gpuarbd.socket gpuarbd.service || true; ls -d /run/gpuarb /run/cdi /gpu /etc/ld.so.preload 2>/dev/null || true; ls /etc/gpuarb"); got != "inactive\ninactive\ngpuarb.toml" {
 		t.Errorf("after the removal:\n%s", got)
 	}
+	h.apt("purge gpuarb")
 	for _, p := range programs {
+		p.Want("alloc more 1", "err 2") // no daemon grants it
 		p.Want("free a", "ok")
 		p.End()
 	}
-	h.apt("purge gpuarb")
 	h.shell("rm /etc/systemd/system/model.service; userdel ann; systemctl daemon-reload")
 	if after := h.files(); after != clean {
 		t.Errorf("after the purge:\n%s", difference(t, clean, after))
