@@ -69,7 +69,7 @@ exec sleep infinity`
 // newCluster starts a cluster without gpuarb.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	m := rig.New(t, rig.Options{Devices: devices, NoMount: true, Stopped: true, Life: life})
+	m := rig.New(t, rig.Options{Devices: devices, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, NoMount: true, Stopped: true, Life: life})
 	c := &cluster{Machine: m, whole: t, parts: map[string]*part{}}
 	holder := m.Begin(m.Command(m.Env(), "unshare", "--mount", "--net", "--propagation", "private", "sh", "-euc", namespaces))
 	holder.Expect("ready")

@@ -78,13 +78,13 @@ func (c *cluster) claiming(name, template string, metadata ...string) string {
 	return c.spec(name, strings.Join(metadata, ", "), claims, "resources: {claims: [{name: gpu}]}")
 }
 
-// claimTemplates are claims of 64 MiB and 3 GiB of a GPU.
+// claimTemplates are claims of 64 MiB and 5 GiB of a GPU.
 const claimTemplates = `---
 {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: small, namespace: default}, spec: {spec: {devices: {requests:
   [{name: gpu, exactly: {deviceClassName: gpu.gpuarb.dev, capacity: {requests: {memory: 64Mi}}}}]}}}}
 ---
 {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: large, namespace: default}, spec: {spec: {devices: {requests:
-  [{name: gpu, exactly: {deviceClassName: gpu.gpuarb.dev, capacity: {requests: {memory: 3Gi}}}}]}}}}
+  [{name: gpu, exactly: {deviceClassName: gpu.gpuarb.dev, capacity: {requests: {memory: 5Gi}}}}]}}}}
 `
 
 // connect returns the program in a pod that spec has described. The pod need not exist yet.

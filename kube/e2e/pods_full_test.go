@@ -83,7 +83,7 @@ func (c *cluster) testClaims() {
 // testPending leaves a pod pending whose claim does not fit beside another claim, and starts it when the other claim is gone.
 func (c *cluster) testPending() {
 	first := c.run("first", c.claiming("first", "large"))
-	first.Want("alloc a 3G", "ok")
+	first.Want("alloc a 5G", "ok")
 	second := c.make("second", c.claiming("second", "large"))
 	c.eventually("the scheduler says that the claim does not fit", func() bool {
 		return strings.Contains(c.must("kubectl", "get", "pod", "second", "--output=jsonpath={.status.conditions[*].message}"), "cannot allocate all claims")
@@ -91,12 +91,13 @@ func (c *cluster) testPending() {
 	if phase := c.phase("second"); phase != "Pending" {
 		c.T.Errorf("a pod whose claim does not fit is %s", phase)
 	}
-	c.held(3 << 30)
+	c.held(5 << 30)
 	c.remove("first")
 	c.ready(second)
-	second.Want("alloc a 3G", "ok")
+	// The daemon first reads from the device that the memory of the first pod is free.
+	rig.Eventually(c.T, "the second pod gets its share", func() bool { return second.Ask("alloc a 5G") == "ok" })
 	second.Want("alloc b 1", "err 2")
-	c.held(3 << 30)
+	c.held(5 << 30)
 	c.remove("second")
 }
 

@@ -69,7 +69,7 @@ kubeAPIBurst: 400
 eventRecordQPS: 0
 `
 
-// containerd has the settings of containerd but for those of NRI's validator, which are the administrator's page's.
+// containerd has the settings of containerd, except those of NRI. They are on the administrator's page.
 const containerd = `
 version = 3
 root = "@DIR@/containerd"
@@ -88,15 +88,9 @@ state = "/run/containerd"
     runtime_type = "io.containerd.runc.v2"
     [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
       SystemdCgroup = false
-[plugins.'io.containerd.nri.v1.nri']
-  disable = false
-  socket_path = "/run/nri/nri.sock"
-  plugin_path = "/opt/nri"
-  plugin_config_path = "/opt/nri"
 `
 
-// chartValues are the values with which the chart is installed. The daemon gets the simulated driver. The contexts of 64 shares take
-// half of the GPU's memory, so that 4 GiB are left for claims.
+// chartValues are the values with which the chart is installed. The daemon gets the simulated driver.
 const chartValues = `
 image: {repository: gpuarb.test/gpuarb, tag: "1", pullPolicy: Never}
 daemon:
@@ -120,5 +114,4 @@ daemon:
     - {name: sim, mountPath: /sim}
 dra:
   gpu: none
-  expectedShares: 64
 `
