@@ -124,3 +124,26 @@ func (c *cluster) testPluginAway() {
 	c.held(64 << 20)
 	c.remove("early")
 }
+
+// testUninstall removes the chart's objects while pods run, and installs the chart again. In between the programs keep what they hold, and get no more.
+func (c *cluster) testUninstall() {
+	one, two := c.run("one", c.annotated("one", "64Mi")), c.run("two", c.claiming("two", "small"))
+	one.Want("alloc a 48M", "ok")
+	two.Want("alloc a 48M", "ok")
+	remove := c.in("kubectl", "--namespace=gpuarb", "delete", "--filename=-")
+	remove.Stdin = strings.NewReader(c.chart(""))
+	c.output(remove)
+	c.gone("app.kubernetes.io/name=gpuarb")
+	for _, p := range []*pod{one, two} {
+		p.Want("alloc b 17M", "err 2")
+	}
+	c.held(96 << 20)
+	c.must("kubectl", "delete", "namespace", "gpuarb")
+	c.install()
+	for _, p := range []*pod{one, two} {
+		p.Want("alloc b 16M", "ok")
+		p.stillFull()
+	}
+	c.held(128 << 20)
+	c.remove("one", "two")
+}

@@ -78,10 +78,13 @@ func (c *cluster) claiming(name, template string, metadata ...string) string {
 	return c.spec(name, strings.Join(metadata, ", "), claims, "resources: {claims: [{name: gpu}]}")
 }
 
-// claimTemplates are claims of 64 MiB and 5 GiB of a GPU.
+// claimTemplates are claims of 64 MiB, 48 MiB and 5 GiB of a GPU.
 const claimTemplates = `---
 {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: small, namespace: default}, spec: {spec: {devices: {requests:
   [{name: gpu, exactly: {deviceClassName: gpu.gpuarb.dev, capacity: {requests: {memory: 64Mi}}}}]}}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: smaller, namespace: default}, spec: {spec: {devices: {requests:
+  [{name: gpu, exactly: {deviceClassName: gpu.gpuarb.dev, capacity: {requests: {memory: 48Mi}}}}]}}}}
 ---
 {apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: large, namespace: default}, spec: {spec: {devices: {requests:
   [{name: gpu, exactly: {deviceClassName: gpu.gpuarb.dev, capacity: {requests: {memory: 5Gi}}}}]}}}}
@@ -210,4 +213,22 @@ func parent(pid int) (of int) {
 	_, line, _ := strings.Cut(string(status), "\nPPid:")
 	_, _ = fmt.Sscan(line, &of)
 	return of
+}
+
+// programPID returns the PID of a pod's test program: the process whose input is the pod's.
+func (c *cluster) programPID(p *pod) int {
+	c.T.Helper()
+	input, err := os.Stat(c.path("ctl/" + p.name + ".in"))
+	if err != nil {
+		c.T.Fatal(err)
+	}
+	inputs, _ := filepath.Glob("/proc/[0-9]*/fd/0")
+	for _, path := range inputs {
+		if file, err := os.Stat(path); err == nil && os.SameFile(file, input) {
+			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			return pid
+		}
+	}
+	c.T.Fatalf("no program of %s runs", p.name)
+	return 0
 }

@@ -5,6 +5,8 @@ package e2e
 // This file has the whole test, and its rows that concern pods with budgets.
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -29,6 +31,8 @@ func TestFullCluster(t *testing.T) {
 		{"Restarts", (*cluster).testRestarts},
 		{"Upgrade", (*cluster).testUpgrade},
 		{"PluginAway", (*cluster).testPluginAway},
+		{"Random", (*cluster).testRandom},
+		{"Uninstall", (*cluster).testUninstall},
 	} {
 		if !t.Run(row.name, func(t *testing.T) {
 			c.T = t
@@ -132,4 +136,58 @@ func (c *cluster) testRestarts() {
 		c.T.Errorf("the pods are %s", phases)
 	}
 	c.remove("one", "two", "three", "four")
+}
+
+// pods is the number of pods of testRandom: as many as a node has by default.
+const pods = 110
+
+// testRandom makes pods with budgets, and ends them at random: while they start, by the death of their programs, and by removals with and
+// without grace.
+func (c *cluster) testRandom() {
+	seed := rand.Uint64()
+	c.T.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	var text strings.Builder
+	open := make([]*pod, pods)
+	names := make([]string, pods)
+	for i := range open {
+		names[i] = fmt.Sprintf("p%03d", i)
+		if i%3 == 0 {
+			text.WriteString(c.claiming(names[i], "smaller"))
+		} else {
+			text.WriteString(c.annotated(names[i], "48Mi"))
+		}
+		open[i] = c.connect(names[i])
+	}
+	c.apply(text.String())
+	for _, i := range random.Perm(pods) {
+		c.endAtRandom(open[i], random)
+	}
+	c.remove(names...)
+	c.rolledOut()
+	c.process("gpuarb-nri")
+}
+
+// endAtRandom ends a pod in a way that random chooses, or leaves it for the end of the row.
+func (c *cluster) endAtRandom(p *pod, random *rand.Rand) {
+	c.T.Helper()
+	if random.IntN(4) == 0 { // it may be before the pod starts, while it starts, or later
+		c.must("kubectl", "delete", "pod", "--wait=false", p.name)
+		return
+	}
+	c.ready(p)
+	p.Want("alloc a 48M", "ok")
+	if got := p.Ask("alloc b 1"); got != "err 2" {
+		c.T.Fatalf("pod %s gets a byte over its budget: %s\n%s\n%s", p.name, got, c.jobs(), c.state())
+	}
+	switch random.IntN(4) {
+	case 0:
+		if err := unix.Kill(c.programPID(p), unix.SIGKILL); err != nil {
+			c.T.Error(err)
+		}
+	case 1:
+		c.must("kubectl", "delete", "pod", "--wait=false", "--grace-period=0", "--force", p.name)
+	case 2:
+		c.must("kubectl", "delete", "pod", "--wait=false", p.name)
+	}
 }

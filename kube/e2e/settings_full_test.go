@@ -90,7 +90,8 @@ state = "/run/containerd"
       SystemdCgroup = false
 `
 
-// chartValues are the values with which the chart is installed. The daemon gets the simulated driver.
+// chartValues are the values with which the chart is installed. The daemon gets the simulated driver. The GPU has 64 shares, so that
+// a third of the pods of testRandom can have claims.
 const chartValues = `
 image: {repository: gpuarb.test/gpuarb, tag: "1", pullPolicy: Never}
 daemon:
@@ -114,4 +115,5 @@ daemon:
     - {name: sim, mountPath: /sim}
 dra:
   gpu: none
+  expectedShares: 64
 `
