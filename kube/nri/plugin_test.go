@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func start(t *testing.T, m *rig.Machine, p *nri.Plugin, pod *api.PodSandbox, run
 	t.Helper()
 	r := &runtime{m: m, pod: pod}
 	socket := filepath.Join(m.Dir, "nri.sock")
-	sync := func(ctx context.Context, call adaptation.SyncCB) error {
+	synchronize := func(ctx context.Context, call adaptation.SyncCB) error {
 		_, err := call(ctx, []*api.PodSandbox{r.pod}, running)
 		if err == nil {
 			r.synced.Add(1)
@@ -54,7 +55,7 @@ func start(t *testing.T, m *rig.Machine, p *nri.Plugin, pod *api.PodSandbox, run
 	}
 	update := func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil }
 	var err error
-	if r.Adaptation, err = adaptation.New("test", "1", sync, update, adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir())); err != nil {
+	if r.Adaptation, err = adaptation.New("test", "1", synchronize, update, adaptation.WithSocketPath(socket), adaptation.WithPluginPath(t.TempDir())); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Start(); err != nil {
@@ -69,16 +70,18 @@ func start(t *testing.T, m *rig.Machine, p *nri.Plugin, pod *api.PodSandbox, run
 // connect starts the plug-in and waits until the runtime has synchronized it.
 func (r *runtime) connect(t *testing.T, p *nri.Plugin) {
 	t.Helper()
-	s, err := stub.New(p, stub.WithPluginName("gpuarb"), stub.WithPluginIdx("50"), stub.WithSocketPath(filepath.Join(r.m.Dir, "nri.sock")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := r.synced.Load()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	r.stop = s.Stop
-	t.Cleanup(s.Stop)
+	before, ended := r.synced.Load(), make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		ended <- p.Serve(ctx, stub.WithPluginName("gpuarb"), stub.WithPluginIdx("50"), stub.WithSocketPath(filepath.Join(r.m.Dir, "nri.sock")))
+	}()
+	r.stop = sync.OnceFunc(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(r.stop)
 	rig.Eventually(t, "the runtime has the plug-in", func() bool { return r.synced.Load() > before })
 }
 
@@ -423,6 +426,39 @@ func TestManyContainersRun(t *testing.T) {
 	})
 	start(t, m, &nri.Plugin{Most: share.Unlimited, Cluster: &share.Cluster{Client: client}}, pod(map[string]string{share.Annotation: "1Mi"}), running...)
 	open(t, m, n)
+}
+
+// TestRuntimeClosesTheConnection: an answer takes longer than the runtime waits, so that the runtime closes the connection and starts the
+// container without a budget. The plug-in connects again, and the container is held from then on.
+func TestRuntimeClosesTheConnection(t *testing.T) {
+	m := machine(t)
+	client := claimed("96Mi", "0")
+	at := m.Cgroup()
+	c := container("main", at)
+	c.Env = []string{"NVIDIA_VISIBLE_DEVICES=0"}
+	change(t, client, func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "main"}) })
+	hangs, over := atomic.Bool{}, make(chan struct{})
+	client.PrependReactor("get", "pods", func(clienttest.Action) (bool, k8s.Object, error) {
+		if hangs.Load() {
+			<-over
+		}
+		return false, nil, nil
+	})
+	r := start(t, m, &nri.Plugin{Most: share.Unlimited, Cluster: &share.Cluster{Client: client}}, pod(map[string]string{share.Annotation: "64Mi"}), c)
+	open(t, m, 1)
+	if err := r.RemoveContainer(t.Context(), &api.RemoveContainerRequest{Pod: r.pod, Container: c}); err != nil {
+		t.Fatal(err)
+	}
+	open(t, m, 0)
+	hangs.Store(true)
+	before := r.synced.Load()
+	if err := r.StartContainer(t.Context(), &api.StartContainerRequest{Pod: r.pod, Container: c}); err != nil {
+		t.Logf("the runtime says %v", err)
+	}
+	hangs.Store(false)
+	close(over)
+	rig.Eventually(t, "the plug-in is connected again", func() bool { return r.synced.Load() > before })
+	open(t, m, 1)
 }
 
 // TestDaemonComesLater: two containers run, and the daemon is away when the plug-in connects. One container ends before the daemon is

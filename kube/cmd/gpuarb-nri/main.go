@@ -68,7 +68,7 @@ func (o *options) cluster() (*share.Cluster, error) {
 	return &share.Cluster{Client: client, Units: o.units}, err
 }
 
-// run connects the plug-in to the runtime, and returns when a signal or the runtime ends it.
+// run connects the plug-in to the runtime, and returns when a signal ends it.
 func run() error {
 	o := flags()
 	if flag.NArg() > 0 {
@@ -90,14 +90,10 @@ func run() error {
 	if _, err := share.ReadSpec(o.edits); err != nil {
 		return err
 	}
-	s, err := stub.New(p, stub.WithPluginName("gpuarb"), stub.WithPluginIdx(o.index), stub.WithSocketPath(o.runtime))
-	if err != nil {
-		return err
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	log.Print("a container that is made while this plug-in is away runs without a budget, unless the runtime's validator lists \"gpuarb\" as required")
-	return s.Run(ctx)
+	return p.Serve(ctx, stub.WithPluginName("gpuarb"), stub.WithPluginIdx(o.index), stub.WithSocketPath(o.runtime))
 }
 
 func main() {
