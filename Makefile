@@ -108,7 +108,7 @@ playground: setup-demo ## open a shell with a daemon on two simulated GPUs, to t
 # PKG=./arbiter/... runs only the Go tests of those packages.
 .PHONY: test
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
-	@$(MAKE) -j$(shell nproc) --no-print-directory test-build previous $(BUILD)/tools/testsum
+	@$(MAKE) -j$(shell nproc) --no-print-directory test-build previous kube $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(C_TESTS)' tools/test.sh $(PKG)
 
 # RUN=TestFullKill selects Go tests by name.
