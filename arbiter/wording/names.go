@@ -148,7 +148,7 @@ func List(names []string, count int) string {
 	case len(names) > 0:
 		text += fmt.Sprintf(" and %d more", more)
 	case more == 1:
-		text = "another program"
+		text = Another
 	default:
 		text = fmt.Sprintf("%d other programs", more)
 	}
