@@ -242,28 +242,40 @@ func (s *Lease) Charge(n Bytes) {
 	s.shift(Present, n, was)
 }
 
-// CheckMin returns nil if a budget's memory.min on a device can be raised to min and its reservation of Overhead to overhead, else the limit
-// that has no room for the difference. An unknown device has no room.
+// CheckMin returns nil if a budget's memory.min on a device can be raised to min and its reservation of Overhead to overhead, else the
+// narrowest limit that has no room for the difference. An unknown device has no room.
 func (l *Ledger) CheckMin(b *Budget, device int, min, overhead Bytes) *Refusal {
-	d := l.device(device)
-	if d == nil {
-		return &Refusal{Amount: Memory, Device: device, Requested: min, Short: min}
+	for r := range l.MinRefusals(b, device, min, overhead) {
+		return r
 	}
-	a := b.open(d)
-	for _, k := range [...]Amount{Memory, Present} {
-		raised := a.raised(k, min)
-		for at, slack := range a.above(k) {
-			grow, apart := raised.Less(slack), Bytes(0)
-			if at == &d.node && k == Present {
-				apart = a.growthOf(Overhead, a.raised(Overhead, overhead), nil)
-			}
-			if short := grow.Plus(apart).Less(at.room(k, 0)); short > 0 {
-				return &Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),
-					Limit: at.most(k).Less(apart), Short: short.Plus(at.load[k].Less(at.most(k))), at: at}
+	return nil
+}
+
+// MinRefusals yields each limit that refuses to raise a budget's memory.min on a device to min and its reservation of Overhead to overhead,
+// from the budget itself up to the device. An unknown device has no room.
+func (l *Ledger) MinRefusals(b *Budget, device int, min, overhead Bytes) iter.Seq[*Refusal] {
+	return func(yield func(*Refusal) bool) {
+		d := l.device(device)
+		if d == nil {
+			yield(&Refusal{Amount: Memory, Device: device, Requested: min, Short: min})
+			return
+		}
+		a := b.open(d)
+		for _, k := range [...]Amount{Memory, Present} {
+			raised := a.raised(k, min)
+			for at, slack := range a.above(k) {
+				grow, apart := raised.Less(slack), Bytes(0)
+				if at == &d.node && k == Present {
+					apart = a.growthOf(Overhead, a.raised(Overhead, overhead), nil)
+				}
+				short := grow.Plus(apart).Less(at.room(k, 0))
+				if short > 0 && !yield(&Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),
+					Limit: at.most(k).Less(apart), Short: short.Plus(at.load[k].Less(at.most(k))), at: at}) {
+					return
+				}
 			}
 		}
 	}
-	return nil
 }
 
 // Overload returns by how much the sum committed on a device exceeds its capacity, as the refusal of a request for 0 bytes. nil: it does

@@ -115,6 +115,12 @@ func (c *copying) job(j *job) *job {
 		n.UserLimits = &user
 	}
 	n.devices, n.hidden = c.mapped(j.devices), c.mapped(j.hidden)
+	if j.residence() != Resident {
+		n.suspension = &suspension{state: j.suspension.state, had: make(map[*device]memory)}
+		for d, m := range j.suspension.had {
+			n.suspension.had[c.devices[d]] = m
+		}
+	}
 	n.shared, n.cap = c.shared(j.shared), c.shared(j.cap)
 	n.budget = c.to.ledger.OpenBudget(budgetOf(n.shared))
 	n.budget.Owner = n

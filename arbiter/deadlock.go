@@ -103,9 +103,9 @@ func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	return &Search{state: a.copy(func(j *job) bool { return a.counts(j, strict) }), strict: strict, began: now}
 }
 
-// counts reports whether a job counts as waiting.
+// counts reports whether a job counts as waiting. A suspended job that waits to return does not: its processes go on.
 func (a *Arbiter) counts(j *job, strict bool) bool {
-	if !a.holds(j) {
+	if !a.holds(j) || a.returning(j) != nil && len(j.tickets) == 1 {
 		return false
 	}
 	return !strict || j.blocked()

@@ -142,6 +142,8 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 	switch {
 	case !slots && !t.waitsForBytes():
 		return t.shortOf()
+	case t.kind == wantsReturn:
+		return ReasonNone
 	case t.noWait || t.job.request.NoWait:
 		return ReasonBusy
 	case slots:

@@ -112,7 +112,7 @@ func (a *Arbiter) dropJob(now time.Time, j *job) {
 // endJob ends a job whose runner and processes have ended. It releases the job's reservation, slots and claim. Draining leases keep what
 // they hold.
 func (a *Arbiter) endJob(now time.Time, j *job) {
-	if !j.closed || slices.ContainsFunc(j.sessions, (*session).alive) {
+	if !j.closed || j.outlives() || slices.ContainsFunc(j.sessions, (*session).alive) {
 		return
 	}
 	a.jobOver(now, j)

@@ -45,6 +45,12 @@ const (
 	EventDeadlock   Kind = "deadlock"       // a deadlock was broken; the event has its parties
 	EventIdle       Kind = "idle"           // a job holds something and has been idle for idle.warn
 	EventAged       Kind = "aged"           // a job holds something and has run for age.warn
+	EventSuspending Kind = "suspending"     // a job is asked to give its memory back
+	EventSuspended  Kind = "suspended"      // a job gave memory back, which is in Bytes
+	EventNotGiven   Kind = "suspend_failed" // a job was asked to give its memory back, and gave none
+	EventResuming   Kind = "resuming"       // memory is reserved for a suspended job, and the job is asked to take it
+	EventResumed    Kind = "resumed"        // a suspended job has its memory again
+	EventStuck      Kind = "stuck"          // a suspended job was asked to take its memory, and failed
 )
 
 // Event is one decision or observation, for the log. Device is -1 if the event is about no device.
@@ -117,12 +123,13 @@ const (
 	AsksHold    = "hold"
 	AsksJob     = "job"
 	AsksProcess = "process"
+	AsksReturn  = "return"
 )
 
 // asked returns what a request asks for, as events show it.
 func (w RequestKind) asked() string {
 	return [...]string{WantsBytes: AsksMemory, WantsStreams: AsksStream, WantsContexts: AsksContext, WantsHolds: AsksHold,
-		wantsJob: AsksJob, wantsSession: AsksProcess}[w]
+		wantsJob: AsksJob, wantsSession: AsksProcess, wantsReturn: AsksReturn}[w]
 }
 
 // Sentence returns the event as a sentence for users. Frequent events get their text only here.

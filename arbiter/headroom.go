@@ -49,12 +49,14 @@ func (l *lease) headroomOf() (b *accounting.Budget, of *job) {
 // headroomFor returns the headroom of a budget that reserves least bytes on a device: its present headroom, else that of a new reservation.
 // A shared budget has none, because its reservation does not belong to one program.
 func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accounting.Bytes {
-	inside := false // its contexts are charged to its reservation
+	n, inside := 1, false // contexts of which headroom is reserved; inside: contexts are charged to the reservation
 	switch of := b.Owner.(type) {
 	case *shared:
 		return 0
 	case *job:
-		inside = of.contextsInside()
+		if inside = of.contextsInside(); of.residence() != Resident {
+			n = of.contextsAway(d)
+		}
 	case *session:
 		inside = of.job.contextsInside()
 	}
@@ -64,7 +66,7 @@ func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accou
 	if all, _ := b.ReservedOverhead(d.Index); all > 0 {
 		return all
 	}
-	return d.headroomCost()
+	return d.headroomCost().Times(uint64(n))
 }
 
 // checkMin returns nil if a budget can reserve least bytes with headroom on a device, else the limit that has no room.
@@ -95,8 +97,10 @@ func (l *lease) newContexts(n int, cost accounting.Bytes) accounting.Bytes {
 // offered returns the bytes of unused headroom for the next context of a lease; 0: none.
 func (l *lease) offered() (left accounting.Bytes) {
 	if l.isOffered() {
-		b, _ := l.headroomOf()
-		_, left = b.ReservedOverhead(l.device.Index)
+		b, j := l.headroomOf()
+		if _, left = b.ReservedOverhead(l.device.Index); j.keepsFor(l.device) > 0 {
+			left /= accounting.Bytes(j.contextsAway(l.device))
+		}
 	}
 	return left
 }
@@ -106,6 +110,9 @@ func (l *lease) offered() (left accounting.Bytes) {
 // is part of the job's. Processes of jobs inside count as its own.
 func (l *lease) isOffered() bool {
 	b, j := l.headroomOf()
+	if b != nil && j.keepsFor(l.device) > 0 { // a suspended job takes its memory again
+		return b == j.budget && j.contextsAway(l.device) > 0
+	}
 	if b == nil || b == j.budget && j.headroomInside(l.device.Index) {
 		return false
 	}

@@ -25,6 +25,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 	j.hidden = a.hiddenFrom(j)
 	a.jobs[j.id] = j // link looks for the jobs of a shared budget
 	a.link(j)
+	a.takeOver(now, j)
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	a.lastJob = max(a.lastJob, j.id)
 }
@@ -32,6 +33,10 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 // startOf returns the request for a session's reservation at its start.
 func (a *Arbiter) startOf(s *session, place Place) *ticket {
 	t := &ticket{kind: wantsSession, job: s.job, session: s, place: place}
+	if s.job.residence() == Suspended { // the process starts in the unit of a suspended job
+		t.candidates = a.returnOf(s.job).candidates
+		return t
+	}
 	for _, d := range a.devices {
 		if d.lost || !s.job.uses(d) {
 			continue

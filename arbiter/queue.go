@@ -58,7 +58,7 @@ func countWaiting(t *ticket, by int) {
 func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	a.lastTicket++
 	t.id, t.waitingSince = a.lastTicket, now
-	if wait := t.job.timeout(); wait >= 0 {
+	if wait := t.job.timeout(); wait >= 0 && t.kind != wantsReturn {
 		t.deadline = t.place.Since.Add(wait)
 	}
 	a.tickets[t.id] = t

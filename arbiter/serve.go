@@ -31,6 +31,8 @@ func (a *Arbiter) serve(now time.Time, t *ticket, at *candidate) bool {
 		a.serveJob(now, t, at)
 	case wantsSession:
 		a.serveSession(now, t)
+	case wantsReturn:
+		a.serveReturn(now, t)
 	default:
 		return a.serveLease(now, t)
 	}
@@ -162,6 +164,9 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *candidate) {
 		j.devices = []*device{at.device}
 	}
 	j.pending = false
+	if j.residence() == Suspended {
+		a.returnOnUse(now, j)
+	}
 	a.begin(now, j, keeps)
 	a.finish(now, t, Result{Granted: true, Job: new(a.jobInfo(j))})
 }
@@ -198,6 +203,9 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	if j.pending {
 		j.opened = now
 		a.stats.TotalJobs++
+	}
+	if j.residence() == Suspended {
+		a.returnOnUse(now, j)
 	}
 	a.reserve(s)
 	a.finish(now, t, Result{Granted: true})

@@ -31,6 +31,7 @@ type Arbiter struct {
 	tickets       map[TicketID]*ticket // waiting requests, by ID
 	queue         []*ticket            // waiting requests, in the order in which they are served
 	sorted        time.Time            // time at which queue was last sorted
+	errands       []Errand             // errands since the last call of Errands
 	decisions     []Result             // decisions and notices since the last call of Decisions
 	asking        *ticket              // request that the running call decides; nil: none
 	cycling       bool                 // cycle is running, or must not run (Restore)
@@ -73,6 +74,7 @@ type Arbiter struct {
 	lastJob     JobID
 	lastSession SessionID
 	lastLease   LeaseID
+	lastErrand  uint64
 }
 
 // account is a budget on a device.
@@ -188,20 +190,21 @@ type job struct {
 	sessions   []*session // sessions of living processes, and of ended ones until their memory is freed
 	used       []*jobUse  // usage of each device that the job has used
 	opened     time.Time
-	devices    []*device // devices that the job may use; nil: all GPUs
-	hidden     []*device // devices that the environment hides at its start: nothing is reserved there; nil: none, or it asked for devices
-	slots      int       // number of slots that the job and its processes hold on all devices
-	tickets    []*ticket // waiting requests of the job and its processes
-	cancelled  time.Time // when CancelJob or CancelAll last cancelled its requests; zero: never
-	tally      *tally    // nil: nothing was counted
-	user       *user     // user that the job belongs to
-	gauge      *gauge    // pressure of the job; nil: none of its requests has waited for bytes
-	lastActive time.Time // when a client of the job last asked for or freed something
-	denial     *denial   // last refused request; nil: none
-	untold     bool      // its account has changed since the last call of Accounts
-	recorded   bool      // the account of its end is or was in Arbiter.pastJobs
-	exit       *Exit     // how its command ended; nil: not known
-	died       bool      // the process that ended last held something then
+	devices    []*device   // devices that the job may use; nil: all GPUs
+	hidden     []*device   // devices that the environment hides at its start: nothing is reserved there; nil: none, or it asked for devices
+	slots      int         // number of slots that the job and its processes hold on all devices
+	tickets    []*ticket   // waiting requests of the job and its processes
+	cancelled  time.Time   // when CancelJob or CancelAll last cancelled its requests; zero: never
+	tally      *tally      // nil: nothing was counted
+	user       *user       // user that the job belongs to
+	gauge      *gauge      // pressure of the job; nil: none of its requests has waited for bytes
+	lastActive time.Time   // when a client of the job last asked for or freed something
+	denial     *denial     // last refused request; nil: none
+	untold     bool        // its account has changed since the last call of Accounts
+	recorded   bool        // the account of its end is or was in Arbiter.pastJobs
+	exit       *Exit       // how its command ended; nil: not known
+	died       bool        // the process that ended last held something then
+	suspension *suspension // what is known of its suspension; nil: it was never asked to give its memory back
 }
 
 // denial is the refusal of a request of a job.

@@ -15,6 +15,9 @@ func (a *Arbiter) Tick(now time.Time) {
 	}
 	a.expire(now)
 	a.serveDue(now)
+	a.settleAll(now)
+	a.makeRoomForWaiting(now)
+	a.returnOnRoom(now)
 	a.warn(now)
 }
 

@@ -191,6 +191,7 @@ const (
 	WantsHolds   // holds of threads on a shared context
 	wantsJob     // start of a job
 	wantsSession // reservation of a session at its start
+	wantsReturn  // all that a suspended job held
 )
 
 // Request asks for bytes, or for Count objects, on the device of a lease before the client takes them. A negative Count gives objects back,

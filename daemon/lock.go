@@ -36,6 +36,9 @@ func (d *Daemon) unlock() {
 			d.decidedLocked(decision)
 		}
 	}
+	for _, e := range d.arb.Errands() {
+		d.startErrandLocked(e)
+	}
 	if decided := d.arb.Events(); len(decided) > 0 {
 		d.history.Note(decided)
 	}

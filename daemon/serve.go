@@ -106,6 +106,7 @@ var handlers = [...]handler{
 	ipc.TypeJobClose: {answered((*client).jobClose), fair.OfUser, false, metrics.Session},
 	ipc.TypeBind:     {decoded((*client).bind), fair.OfProcess, false, metrics.Session},
 	ipc.TypeUnbind:   {answered((*client).unbind), fair.OfUser, false, metrics.Session},
+	ipc.TypeSuspend:  {answered((*client).suspend), fair.OfUser, false, metrics.Limits},
 	ipc.TypeJobTally: {answered((*client).jobTally), fair.OfUser, false, metrics.Session},
 	ipc.TypeBeside:   {answered((*client).beside), fair.OfUser, false, metrics.Session},
 	ipc.TypeExited:   {answered((*client).exited), fair.OfUser, false, metrics.Session},

@@ -18,7 +18,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		ObjectsRequest | DriverRequest | DriverReply | CopiesRequest |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | ExitedRequest | WarningsRequest | WarningsReply | AccountRequest | AccountReply | LimitRequest | CgroupRequest | BindRequest | UnbindRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | ExitedRequest | WarningsRequest | WarningsReply | AccountRequest | AccountReply | LimitRequest | CgroupRequest | BindRequest | UnbindRequest | SuspendRequest
 }
 
 // messageFormat describes one message type.
@@ -64,6 +64,7 @@ var messageFormats = map[Type]messageFormat{
 	TypeAccount:  {name: "Account", request: size[AccountRequest](), reply: size[AccountReply]()},
 	TypeBind:     {name: "Bind", request: size[BindRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeUnbind:   {name: "Unbind", request: size[UnbindRequest](), reply: size[AccountReply]()},
+	TypeSuspend:  {name: "Suspend", request: size[SuspendRequest]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 

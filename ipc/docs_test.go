@@ -72,7 +72,7 @@ func TestBodyTables(t *testing.T) {
 		AllocRequest{}, AllocReply{}, FreedNotice{}, StreamRequest{}, StreamReply{}, ContextRequest{}, ContextReply{}, QueryRequest{}, QueryReply{},
 		RoomRequest{}, RoomReply{}, ObjectsRequest{}, ObjectsMaker{}, DriverRequest{}, DriverReply{}, CopiesRequest{}, JobOpenRequest{}, JobOpenReply{},
 		JobDevice{}, SnapshotPart{}, EventsRequest{}, EventsPart{}, WaitingReply{}, CancelRequest{}, CancelReply{}, JobCloseRequest{}, JobTallyRequest{},
-		JobTallyReply{}, JobTallyDevice{}, BesideRequest{}, BesideReply{}, BesideProcess{}, ExitedRequest{}, WarningsRequest{}, WarningsReply{}, AccountRequest{}, AccountReply{}, LimitRequest{}, CgroupRequest{}, BindRequest{}, UnbindRequest{}} {
+		JobTallyReply{}, JobTallyDevice{}, BesideRequest{}, BesideReply{}, BesideProcess{}, ExitedRequest{}, WarningsRequest{}, WarningsReply{}, AccountRequest{}, AccountReply{}, LimitRequest{}, CgroupRequest{}, BindRequest{}, UnbindRequest{}, SuspendRequest{}} {
 		typ := reflect.TypeOf(body)
 		sizes[int(typ.Size())] = true
 		var want strings.Builder

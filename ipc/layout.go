@@ -84,6 +84,7 @@ const (
 	TypeAccount  Type = 33 // AccountRequest → AccountReply: a sentence about what a job has used, waited for and was refused
 	TypeBind     Type = 34 // BindRequest → JobOpenReply: opens a job for all processes of a cgroup
 	TypeUnbind   Type = 35 // UnbindRequest → AccountReply: closes such a job
+	TypeSuspend  Type = 36 // SuspendRequest → Empty: asks a job to give its memory back, or to take it again
 	ReplyBit     Type = 0x8000
 )
 
@@ -594,6 +595,14 @@ type UnbindRequest struct {
 	Cgroup    Text   // as in BindRequest
 	Name      ShortText
 	Container ShortText
+}
+
+// SuspendRequest asks a job to give its memory back, or lets a suspended job take it again as soon as there is room.
+// The user of the job may ask, and who is privileged.
+type SuspendRequest struct {
+	Job    uint64 // the job's number
+	Resume uint32 // 1: take the memory again; 0: give it back
+	_      uint32
 }
 
 // JobCloseRequest gives back a job's claim, slots and reservation. The job itself ends with its last process.

@@ -95,6 +95,17 @@ func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
 	return int(reply.Cancelled), err
 }
 
+// Suspend asks a job to give its memory back; with resume, it lets a suspended job take its memory again as soon as
+// there is room. The daemon refuses with StatusRange if that cannot be done, and the text says why. A daemon without
+// this message answers with StatusUnknownType.
+func (c *Client) Suspend(ctx context.Context, job uint64, resume bool) error {
+	request := SuspendRequest{Job: job}
+	if resume {
+		request.Resume = 1
+	}
+	return Call(ctx, c, TypeSuspend, &request, &Empty{})
+}
+
 // maxSnapshot bounds the bytes that Snapshot and Metrics accept from a daemon.
 const maxSnapshot = 256 << 20
 

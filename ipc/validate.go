@@ -46,6 +46,8 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *UnbindRequest:
 		return text("UnbindRequest.Cgroup", &m.Cgroup)
+	case *SuspendRequest:
+		return flag("SuspendRequest.Resume", m.Resume)
 	case *WaitingReply:
 		return firstError(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
 	case *JobOpenReply:

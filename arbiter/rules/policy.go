@@ -26,6 +26,8 @@ type Policy struct {
 	ChargeUnmanaged bool
 	// DeadlockGrace is how long a deadlock must stand before it is broken if a job in it has threads that do not wait; 0: DefaultDeadlockGrace.
 	DeadlockGrace time.Duration
+	// EvictAfter is how long the first request of a queue waits before idle jobs are asked to make room for it; 0: they never are.
+	EvictAfter time.Duration
 	// ContextReserve is the cost of a context until one was measured; a sixteenth of the device at most. The zero Size: 0 until then.
 	ContextReserve accounting.Size
 	// ContextGuess is the headroom of a reservation while the cost of a context is not known from ContextReserve or a measured context.

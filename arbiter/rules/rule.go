@@ -65,6 +65,7 @@ type Settings struct {
 	HostMax       *accounting.Bytes // pinned host memory that each process may hold; nil: no limit
 	NoExports     bool              // programs get the library without exported driver functions
 	Devices       DeviceList        // devices that programs may use and on which they reserve; "": every device
+	Evict         Evict             // how idle jobs make room for waiting requests
 }
 
 // Rule gives settings to the processes that it matches. Fields that are nil have the policy's defaults.
@@ -88,6 +89,7 @@ type Rule struct {
 	HostMax       *accounting.Bytes
 	NoExports     *bool
 	Devices       *DeviceList
+	Evict         EvictRule
 }
 
 // DeviceMatch selects devices: each field that is set must match.
@@ -188,6 +190,7 @@ func (s Settings) With(rule *Rule) Settings {
 	if rule.WaitAfter != nil {
 		s.WaitAfter = rule.WaitAfter
 	}
+	s.Evict = s.Evict.with(&rule.Evict)
 	return s
 }
 

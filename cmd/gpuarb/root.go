@@ -112,6 +112,8 @@ func (a *app) rootCommand() *cobra.Command {
 		a.devicesCommand(),
 		a.eventsCommand(),
 		a.limitCommand(),
+		a.suspendCommand(false),
+		a.suspendCommand(true),
 		a.reportCommand(),
 		a.historyCommand(),
 		a.suggestCommand(),

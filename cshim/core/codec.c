@@ -38,6 +38,7 @@ static const struct {
     {GA_TYPE_ACCOUNT, sizeof(struct ga_wire_account_reply), false, false},
     {GA_TYPE_BIND, sizeof(struct ga_wire_job_open_reply), true, false},
     {GA_TYPE_UNBIND, sizeof(struct ga_wire_account_reply), false, false},
+    {GA_TYPE_SUSPEND, 0, false, false},
 };
 #define REPLIES (sizeof replies / sizeof *replies)
 

@@ -59,6 +59,7 @@
 #define GA_TYPE_ACCOUNT 0x21u
 #define GA_TYPE_BIND 0x22u
 #define GA_TYPE_UNBIND 0x23u
+#define GA_TYPE_SUSPEND 0x24u
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -560,6 +561,16 @@ _Static_assert(offsetof(struct ga_wire_unbind_request, id) == 0, "UnbindRequest.
 _Static_assert(offsetof(struct ga_wire_unbind_request, cgroup) == 8, "UnbindRequest.Cgroup");
 _Static_assert(offsetof(struct ga_wire_unbind_request, name) == 520, "UnbindRequest.Name");
 _Static_assert(offsetof(struct ga_wire_unbind_request, container) == 584, "UnbindRequest.Container");
+
+struct ga_wire_suspend_request {
+    uint64_t job;
+    uint32_t resume;
+    uint32_t _;
+};
+_Static_assert(sizeof(struct ga_wire_suspend_request) == 16, "SuspendRequest");
+_Static_assert(offsetof(struct ga_wire_suspend_request, job) == 0, "SuspendRequest.Job");
+_Static_assert(offsetof(struct ga_wire_suspend_request, resume) == 8, "SuspendRequest.Resume");
+_Static_assert(offsetof(struct ga_wire_suspend_request, _) == 12, "SuspendRequest._");
 
 struct ga_wire_job_close_request {
     uint8_t job[16];

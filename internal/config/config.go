@@ -114,6 +114,8 @@ func Defaults() *Config {
 	policy.Defaults.AgeAfter = rules.NoTimeout
 	policy.Defaults.IdleWarn, policy.Defaults.AgeWarn = rules.NoTimeout, rules.NoTimeout
 	policy.DeadlockGrace = rules.DefaultDeadlockGrace
+	policy.EvictAfter = rules.NoTimeout
+	policy.Defaults.Evict = rules.Evict{How: rules.EvictNever, IdleAfter: rules.DefaultEvictIdle, MinResident: rules.DefaultEvictResident, Timeout: rules.DefaultEvictTimeout}
 	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
 	return &Config{Policy: policy, OnLoss: LossOpen, Commands: CommandsAll, History: History{HistoryOn, defaultHistorySize, defaultHistoryAge}}
 }

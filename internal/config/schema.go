@@ -102,6 +102,13 @@ var (
 		optional("host.max", amounts(sizes), func(d *draft) **accounting.Bytes { return &d.HostMax }),
 		optional("no_exports", booleans, func(d *draft) **bool { return &d.NoExports }),
 		optional("devices", deviceLists, func(d *draft) **rules.DeviceList { return &d.Rule.Devices }),
+		optional("evict.how", words(rules.EvictNever, rules.EvictByHook, rules.EvictByUnit), func(d *draft) **rules.EvictHow { return &d.Evict.How }),
+		optional("evict.suspend", commands, func(d *draft) **rules.Command { return &d.Evict.Suspend }),
+		optional("evict.resume", commands, func(d *draft) **rules.Command { return &d.Evict.Resume }),
+		optional("evict.idle_after", durations(false), func(d *draft) **time.Duration { return &d.Evict.IdleAfter }),
+		optional("evict.min_resident", durations(false), func(d *draft) **time.Duration { return &d.Evict.MinResident }),
+		optional("evict.timeout", durations(false), func(d *draft) **time.Duration { return &d.Evict.Timeout }),
+		optional("evict.return", words(rules.ReturnNever, rules.ReturnOnRoom, rules.ReturnOnUse), func(d *draft) **rules.EvictReturn { return &d.Evict.Return }),
 	}
 
 	ruleKeys = slices.Concat([]key{
@@ -118,6 +125,7 @@ var (
 	defaultsKeys = append(slices.Clip(limitKeys),
 		hidden(slotsMax), // String writes it in each [[device]]
 		plainKey("on_loss", words(LossOpen, LossClosed), func(d *draft) *OnLoss { return &d.config.OnLoss }),
+		plainKey("evict.after", durations(true), func(d *draft) *time.Duration { return &d.config.Policy.EvictAfter }),
 		plainKey("deadlock_grace", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.DeadlockGrace }),
 		plainKey("driver_limits", booleans, func(d *draft) *bool { return &d.config.DriverLimits }),
 		plainKey("charge_overhead", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeOverhead }),
@@ -293,7 +301,7 @@ func (c *Config) String() string {
 		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
 		WaitAfter: defaults.WaitAfter, AgeAfter: &defaults.AgeAfter, IdleWarn: &defaults.IdleWarn, AgeWarn: &defaults.AgeWarn,
 		Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
-		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports, Devices: &defaults.Devices}}
+		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports, Devices: &defaults.Devices, Evict: evictDefaults(&defaults.Evict)}}
 	for _, t := range tables {
 		switch {
 		case t.many, t.name == sectionHTTP && c.HTTP.Listen == "" && len(c.HTTP.Hosts) == 0:
@@ -310,6 +318,18 @@ func (c *Config) String() string {
 		b.WriteString("\n[[rule]]\n" + tableOf(sectionRule).lines(&draft{Rule: rule}))
 	}
 	return b.String()
+}
+
+// evictDefaults returns the evict keys of [defaults]. Those without a value are not written.
+func evictDefaults(e *rules.Evict) (r rules.EvictRule) {
+	r = rules.EvictRule{How: &e.How, IdleAfter: &e.IdleAfter, MinResident: &e.MinResident, Timeout: &e.Timeout, Return: &e.Return}
+	if e.Suspend != "" {
+		r.Suspend = &e.Suspend
+	}
+	if e.Resume != "" {
+		r.Resume = &e.Resume
+	}
+	return r
 }
 
 // lines writes the keys of a table that are set.

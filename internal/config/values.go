@@ -263,6 +263,27 @@ func nonEmpty(v value) (string, error) {
 	return v.text, nil
 }
 
+// commands reads the list of arguments of a program, whose path must be absolute.
+var commands = kind[rules.Command]{
+	read: func(v value) (rules.Command, error) {
+		if v.kind != unstable.Array || len(v.list) == 0 {
+			return "", v.wrongType(`a list of strings, such as ["/usr/bin/curl", "-fsS", "http://localhost:8000/sleep"]`)
+		}
+		var args []string
+		for _, part := range v.list {
+			if part.kind != unstable.String || strings.Contains(part.text, "\x00") {
+				return "", part.wrongType("a string")
+			}
+			args = append(args, part.text)
+		}
+		if !filepath.IsAbs(args[0]) {
+			return "", fmt.Errorf("must begin with the absolute path of a program, not %q", args[0])
+		}
+		return rules.MakeCommand(args), nil
+	},
+	format: func(c rules.Command) string { return "[" + strings.Join(quoted(c.Args()), ", ") + "]" },
+}
+
 // ruleName matches the names of rules: one word on a command line.
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 

@@ -1,0 +1,420 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file has the residence of jobs: whether the memory of a job is on its devices, is being given back, or is taken again. A job gives its
+// memory back when the daemon has run a hook or stopped a unit for it (Errand). The arbiter judges the result by what the job holds, and
+// never by what the hook says. The way back is a request in the queue (wantsReturn) for all that the job held. evict.go chooses the jobs that
+// make room for others.
+
+// Residence says where the memory of a job is.
+type Residence string
+
+// Values of Residence.
+const (
+	Resident   Residence = ""
+	Suspending Residence = "suspending" // the job is asked to give its memory back
+	Suspended  Residence = "suspended"  // the job gave memory back, and nothing is reserved for it
+	Resuming   Residence = "resuming"   // what it gave is reserved, and the job is asked to take it again
+	Stuck      Residence = "stuck"      // the job was asked to take its memory again and did not; it stays reserved until a person decides
+)
+
+// Times of the suspension of jobs.
+const (
+	settleWithin  = 2 * time.Second  // after its hook, a job has this long to give memory back
+	askAgainAfter = 30 * time.Second // a job that gave nothing is not asked again for this long; the time doubles each time
+	askAgainMost  = time.Hour
+	returnsWithin = 10 * time.Minute // memory stays reserved for so long for a unit that has started and has not taken all of it
+)
+
+// suspension is what is known about a job that was asked to give its memory back.
+type suspension struct {
+	state    Residence
+	asked    time.Time          // when the present state began
+	answered time.Time          // when the hook ended, or the unit stopped or started; zero: it has not
+	failure  string             // how the hook or unit failed; "": it did not
+	unit     string             // unit of the job's processes; "": none
+	had      map[*device]memory // what the job held when it was asked to give it back
+	errand   uint64             // number of the last errand
+	waiter   TicketID           // request that needs the room; 0: a person asked
+	resumed  time.Time          // when the job last returned; zero: never
+	failures int                // number of times in a row that the job gave nothing
+	notUntil time.Time          // the job is not chosen before this time
+}
+
+// memory is what a job holds on a device.
+type memory struct {
+	bytes    accounting.Bytes // bytes that count in its budgets, without idle credit
+	overhead accounting.Bytes // bytes that its processes take beside that, by the device's figures
+	contexts int
+}
+
+// Errand is something that the daemon does for the arbiter: it asks a job to give its memory back, or to take it again.
+type Errand struct {
+	ID      uint64 // for ErrandDone
+	Job     JobID
+	Resume  bool // take the memory again; false: give it back
+	Evict   rules.Evict
+	Unit    string           // unit of the job's processes; "": none
+	Device  int              // device with the request that needs the room; -1: a person asked, or the job resumes
+	Wanted  accounting.Bytes // bytes that the request lacks; 0: everything
+	PIDs    []int            // living processes of the job
+	Process rules.Process    // process for which the job's rule was chosen
+}
+
+// Errands returns what the daemon must do since the last call. The daemon calls ErrandDone for each, once.
+func (a *Arbiter) Errands() []Errand {
+	all := a.errands
+	a.errands = nil
+	return all
+}
+
+// Residence returns where the memory of a job is, and what it gave back in bytes on all devices. It returns false for an unknown job.
+func (a *Arbiter) Residence(id JobID) (r Residence, gave accounting.Bytes, known bool) {
+	j := a.jobs[id]
+	if j == nil {
+		return Resident, 0, false
+	}
+	for _, d := range a.devices {
+		gave = gave.Plus(a.gaveOn(j, d).bytes)
+	}
+	return j.residence(), gave, true
+}
+
+// JobProcess returns the process for which the rule of a job was chosen. It returns false for an unknown job.
+func (a *Arbiter) JobProcess(id JobID) (rules.Process, bool) {
+	if j := a.jobs[id]; j != nil {
+		return j.request.Process, true
+	}
+	return rules.Process{}, false
+}
+
+// residence returns where the memory of a job is.
+func (j *job) residence() Residence {
+	if j.suspension == nil {
+		return Resident
+	}
+	return j.suspension.state
+}
+
+// heldOn returns what a job and its ended processes hold on a device.
+func (a *Arbiter) heldOn(j *job, d *device) (m memory) {
+	for l := range j.leasesOn(d) {
+		m.bytes = m.bytes.Plus(l.Granted().Less(a.idle(l)).Plus(l.Charged()))
+		m.overhead = m.overhead.Plus(l.uncharged())
+		m.contexts += l.contexts
+	}
+	return m
+}
+
+// gaveOn returns what a job has given back on a device since it was asked to.
+func (a *Arbiter) gaveOn(j *job, d *device) memory {
+	if j.residence() == Resident {
+		return memory{}
+	}
+	had, has := j.suspension.had[d], a.heldOn(j, d)
+	return memory{had.bytes.Less(has.bytes), had.overhead.Less(has.overhead), max(0, had.contexts-has.contexts)}
+}
+
+// keepsFor returns the bytes that are reserved on a device for a job that takes its memory again.
+func (j *job) keepsFor(d *device) accounting.Bytes {
+	if r := j.residence(); r != Resuming && r != Stuck {
+		return 0
+	}
+	return j.suspension.had[d].bytes
+}
+
+// contextsAway returns how many contexts fewer a suspended job has on a device than when it was asked to give its memory back.
+func (j *job) contextsAway(d *device) int {
+	n := j.suspension.had[d].contexts
+	for l := range j.leasesOn(d) {
+		n -= l.contexts
+	}
+	return max(0, n)
+}
+
+// unit returns the systemd unit in which all processes of a job run; "": there is none.
+func (j *job) unit() string {
+	name := j.request.Process.Unit
+	for _, s := range j.sessions {
+		if s.alive() && s.process.Unit != name {
+			return ""
+		}
+	}
+	return name
+}
+
+// sharesUnit reports whether a process of another job runs in a unit.
+func (a *Arbiter) sharesUnit(j *job, unit string) bool {
+	for _, s := range a.sessions {
+		if s.job != j && s.alive() && s.process.Unit == unit {
+			return true
+		}
+	}
+	return false
+}
+
+// takeOver gives a new job the suspension of a job whose unit was stopped, with its reservation, if the new one starts in that unit. The old
+// job ends.
+func (a *Arbiter) takeOver(now time.Time, j *job) {
+	unit := j.request.Process.Unit
+	if unit == "" || j.Rule.Evict.How != rules.EvictByUnit {
+		return
+	}
+	for _, id := range a.Jobs() {
+		old := a.jobs[id]
+		if s := old.suspension; old == j || s == nil || s.state == Resident || s.unit != unit || len(old.sessions) > 0 {
+			continue
+		}
+		j.suspension, old.suspension = old.suspension, nil
+		a.cancelOf(now, old, func(t *ticket) bool { return t.kind == wantsReturn })
+		old.closed = true
+		a.endJob(now, old)
+		_, _ = a.setLimits(a.jobChanges(nil, j), false)
+		return
+	}
+}
+
+// outlives reports whether a job stays although its last process has ended: its unit was stopped, and will be started again.
+func (j *job) outlives() bool {
+	return j.residence() != Resident && j.Rule.Evict.How == rules.EvictByUnit
+}
+
+// Suspend asks a job to give its memory back, because a person wants that. ErrNoJob: there is no such job. ErrRange: its rule does not say how,
+// it holds nothing or a reservation, or it is suspended already.
+func (a *Arbiter) Suspend(now time.Time, id JobID) error {
+	j := a.jobs[id]
+	switch {
+	case j == nil:
+		return fmt.Errorf(wording.JobEnded, id, ErrNoJob)
+	case !j.Rule.Evict.Evicts():
+		return rules.Wrong(rules.ErrRange, wording.NoEvict, j.name(), j.Rule.Name)
+	case j.residence() != Resident:
+		return rules.Wrong(rules.ErrRange, wording.NotResident, j.name(), j.residence())
+	case a.keepsPlace(j):
+		return rules.Wrong(rules.ErrRange, wording.HoldsPlace, j.name())
+	}
+	for _, d := range a.devices {
+		if a.heldOn(j, d).bytes > 0 {
+			a.suspend(now, j, nil)
+			return nil
+		}
+	}
+	return rules.Wrong(rules.ErrRange, wording.GivesNothing, j.name())
+}
+
+// suspend asks a job to give its memory back. t is the request that needs the room; nil: a person asked.
+func (a *Arbiter) suspend(now time.Time, j *job, t *ticket) {
+	if j.suspension == nil {
+		j.suspension = &suspension{}
+	}
+	s := j.suspension
+	s.state, s.asked, s.answered, s.failure, s.waiter, s.unit = Suspending, now, time.Time{}, "", 0, j.unit()
+	s.had = make(map[*device]memory)
+	for _, d := range a.devices {
+		if m := a.heldOn(j, d); m.bytes > 0 || m.contexts > 0 {
+			s.had[d] = m
+		}
+	}
+	e, text := a.newErrand(j), wording.SuspendAsked
+	if t != nil {
+		s.waiter, e.Wanted = t.id, t.bytes
+		if len(t.candidates) == 1 {
+			e.Device = t.candidates[0].device.Index
+		}
+		text = fmt.Sprintf(wording.SuspendFor, t.name())
+	}
+	a.suspensionEvent(now, j, EventSuspending, text)
+}
+
+// newErrand adds an errand for a job.
+func (a *Arbiter) newErrand(j *job) *Errand {
+	a.lastErrand++
+	j.suspension.errand = a.lastErrand
+	e := Errand{ID: a.lastErrand, Job: j.id, Evict: j.Rule.Evict, Unit: j.suspension.unit, Device: -1, Process: j.request.Process}
+	for _, p := range j.sessions {
+		if p.alive() {
+			e.PIDs = append(e.PIDs, p.process.PID)
+		}
+	}
+	a.errands = append(a.errands, e)
+	return &a.errands[len(a.errands)-1]
+}
+
+// Resume lets a suspended job take its memory again as soon as there is room: it adds a request for everything that the job held to the queue.
+// For a stuck job it asks once more. ErrNoJob: there is no such job. ErrRange: the job is not suspended.
+func (a *Arbiter) Resume(now time.Time, id JobID) error {
+	j := a.jobs[id]
+	switch {
+	case j == nil:
+		return fmt.Errorf(wording.JobEnded, id, ErrNoJob)
+	case j.residence() == Stuck:
+		a.askToReturn(now, j)
+		return nil
+	case j.residence() != Suspended:
+		return rules.Wrong(rules.ErrRange, wording.NotSuspended, j.name())
+	case a.returning(j) == nil:
+		defer a.cycle(now)
+		a.decideNew(now, a.returnOf(j))
+	}
+	return nil
+}
+
+// returning returns the waiting request with which a job returns; nil: there is none.
+func (a *Arbiter) returning(j *job) *ticket {
+	if i := slices.IndexFunc(j.tickets, func(t *ticket) bool { return t.kind == wantsReturn }); i >= 0 {
+		return j.tickets[i]
+	}
+	return nil
+}
+
+// returnOf returns the request for all that a suspended job held.
+func (a *Arbiter) returnOf(j *job) *ticket {
+	t := &ticket{kind: wantsReturn, job: j}
+	for _, d := range a.devices {
+		if j.suspension.had[d].bytes > 0 && !d.lost {
+			t.candidates = append(t.candidates, candidate{device: d})
+		}
+	}
+	return t
+}
+
+// serveReturn reserves all that a suspended job held, and asks the job to take it.
+func (a *Arbiter) serveReturn(now time.Time, t *ticket) {
+	t.job.suspension.state = Resuming
+	_, _ = a.setLimits(a.jobChanges(nil, t.job), false)
+	a.finish(now, t, Result{Granted: true})
+	a.askToReturn(now, t.job)
+}
+
+// askToReturn asks a job for which memory is reserved to take it.
+func (a *Arbiter) askToReturn(now time.Time, j *job) {
+	s := j.suspension
+	s.state, s.asked, s.answered, s.failure = Resuming, now, time.Time{}, ""
+	a.newErrand(j).Resume = true
+	a.suspensionEvent(now, j, EventResuming, wording.ResumeAsked)
+}
+
+// returnOnUse reserves all that a suspended job held, because its unit was started by somebody else.
+func (a *Arbiter) returnOnUse(now time.Time, j *job) {
+	s := j.suspension
+	a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsReturn })
+	s.state, s.asked, s.answered, s.failure = Resuming, now, now, ""
+	_, _ = a.setLimits(a.jobChanges(nil, j), false)
+	a.suspensionEvent(now, j, EventResuming, wording.StartedAgain)
+}
+
+// ErrandDone records that an errand has ended: the hook of a job, or the stop or start of its unit. failure says how that failed; "": it did
+// not. Unknown errands are ignored.
+func (a *Arbiter) ErrandDone(now time.Time, errand uint64, failure string) {
+	for _, j := range a.jobs {
+		s := j.suspension
+		if s == nil || s.errand != errand || s.state != Suspending && s.state != Resuming || !s.answered.IsZero() {
+			continue
+		}
+		s.answered, s.failure = now, failure
+		a.settle(now, j)
+		a.cycle(now)
+		return
+	}
+}
+
+// settleAll judges all jobs that were asked to give their memory back or to take it again.
+func (a *Arbiter) settleAll(now time.Time) {
+	for _, id := range a.Jobs() {
+		a.settle(now, a.jobs[id])
+	}
+}
+
+// settle judges a job that was asked to give its memory back or to take it again, once its hook has ended.
+func (a *Arbiter) settle(now time.Time, j *job) {
+	s := j.suspension
+	switch j.residence() {
+	case Suspending:
+		if s.answered.IsZero() {
+			return
+		}
+		gave, keeps := a.gave(j)
+		if gave && !keeps || !now.Before(s.answered.Add(settleWithin)) {
+			a.settleSuspending(now, j, gave)
+		}
+	case Resuming:
+		switch {
+		case s.answered.IsZero():
+		case s.failure != "":
+			s.state = Stuck
+			a.suspensionEvent(now, j, EventStuck, fmt.Sprintf(wording.ResumeFailed, s.failure))
+		case j.Rule.Evict.How == rules.EvictByUnit && now.Before(s.answered.Add(returnsWithin)):
+			if gave, _ := a.gave(j); !gave {
+				a.settleReturned(now, j)
+			}
+		default:
+			a.settleReturned(now, j)
+		}
+	case Suspended:
+		if gave, _ := a.gave(j); !gave { // its programs have allocated it again without being asked
+			a.settleReturned(now, j)
+		}
+	}
+}
+
+// gave reports whether a job has given back memory since it was asked to, and whether it keeps some of what it had.
+func (a *Arbiter) gave(j *job) (gave, keeps bool) {
+	for d, had := range j.suspension.had {
+		g := a.gaveOn(j, d).bytes
+		gave, keeps = gave || g > 0, keeps || g < had.bytes
+	}
+	return gave, keeps
+}
+
+// settleSuspending ends the state Suspending: the job is suspended if it gave anything, whatever its hook said. Otherwise it stays as it was,
+// and is not asked again for a time that doubles with each failure.
+func (a *Arbiter) settleSuspending(now time.Time, j *job, gave bool) {
+	s := j.suspension
+	s.asked = now
+	if gave {
+		s.state, s.failures = Suspended, 0
+		a.suspensionEvent(now, j, EventSuspended, wording.GaveBack)
+		return
+	}
+	wait := min(askAgainAfter<<min(s.failures, 10), askAgainMost)
+	s.state, s.had, s.notUntil = Resident, nil, now.Add(wait)
+	s.failures++
+	why := s.failure
+	if why == "" {
+		why = wording.GaveNothing
+	}
+	a.suspensionEvent(now, j, EventNotGiven, fmt.Sprintf(wording.SuspendFailed, why, wording.Span(wait)))
+	if len(j.sessions) == 0 { // only its unit kept it
+		a.endJob(now, j)
+	}
+}
+
+// settleReturned ends the suspension of a job: its memory is its own again, and nothing is reserved for it.
+func (a *Arbiter) settleReturned(now time.Time, j *job) {
+	s := j.suspension
+	a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsReturn })
+	s.state, s.had, s.asked, s.resumed = Resident, nil, now, now
+	_, _ = a.setLimits(a.jobChanges(nil, j), false)
+	a.suspensionEvent(now, j, EventResumed, wording.TookAgain)
+	if len(j.sessions) == 0 { // its unit has ended again
+		a.endJob(now, j)
+	}
+}
+
+// suspensionEvent records an event about the residence of a job, with the bytes that it gave back.
+func (a *Arbiter) suspensionEvent(now time.Time, j *job, kind Kind, text string) {
+	_, gave, _ := a.Residence(j.id)
+	e := Event{Time: now, Kind: kind, Device: -1, Bytes: gave, Text: wording.Owned(j.request.Process.User, j.name()) + " " + text}
+	e.about(&j.request.Process)
+	e.in(j)
+	a.event(e)
+}

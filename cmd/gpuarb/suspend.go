@@ -1,0 +1,69 @@
+package main
+
+// This file has `gpuarb suspend` and `gpuarb resume`, by which a person asks jobs to give their memory back and to take it again.
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/spf13/cobra"
+)
+
+// suspendCommand returns `gpuarb suspend`, or with resume `gpuarb resume`.
+func (a *app) suspendCommand(resume bool) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "suspend JOB…",
+		Short: "ask jobs to give their GPU memory back",
+		Long: `Asks jobs to give their GPU memory back, as evict.how of their rule says: by a hook, or by stopping their unit.
+Your own jobs, or as root anybody's. The jobs return with gpuarb resume, or by themselves (evict.return).`,
+	}
+	if resume {
+		command.Use, command.Short = "resume JOB…", "let suspended jobs take their GPU memory again"
+		command.Long = `Lets suspended jobs take their GPU memory again. Each waits in the queue until everything that it held fits.
+A job that is stuck, because it failed to take its memory, is asked once more.`
+	}
+	command.Args = argumentCount(1, math.MaxInt)
+	command.ValidArgsFunction = a.fromState(offerJobs)
+	command.RunE = func(_ *cobra.Command, args []string) error { return a.suspend(args, resume) }
+	return command
+}
+
+// suspend asks all jobs that it can. It fails if one of them could not be asked.
+func (a *app) suspend(args []string, resume bool) error {
+	return a.ask(func(ctx context.Context, client *ipc.Client) (failed error) {
+		for _, arg := range args {
+			err := a.suspendOne(ctx, client, arg, resume)
+			if err != nil && failed != nil {
+				a.say("%v", failed)
+			}
+			if err != nil {
+				failed = err
+			}
+		}
+		return failed
+	})
+}
+
+// suspendOne asks one job, by its number or its name.
+func (a *app) suspendOne(ctx context.Context, client *ipc.Client, arg string, resume bool) error {
+	id, err := strconv.ParseUint(arg, 10, 63)
+	if err != nil {
+		state, err := snapshotOf(ctx, client)
+		if err != nil {
+			return err
+		}
+		if id, err = jobCalled(state, arg); err != nil {
+			return err
+		}
+	}
+	switch err := client.Suspend(ctx, id, resume); {
+	case errors.Is(err, ipc.StatusUnknownType):
+		return fail(exitUnavailable, "the daemon is of a version that suspends no jobs: restart gpuarbd")
+	case err != nil:
+		return &exitError{exitFailed, explainCall(client.Path(), err)}
+	}
+	return nil
+}

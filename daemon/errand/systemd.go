@@ -1,0 +1,111 @@
+package errand
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/dbus"
+	godbus "github.com/godbus/dbus/v5"
+)
+
+// This file runs hooks as transient units, and stops and starts services.
+
+// hasSystemd reports whether systemd is the machine's process 1, and this process may ask it for units.
+func hasSystemd() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil && os.Geteuid() == 0
+}
+
+// runUnit runs a hook as a transient unit, and waits for its end.
+func runUnit(ctx context.Context, h Hook) error {
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout+10*time.Second) // systemd ends it before
+	defer cancel()
+	c, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	set := func(name string, v any) dbus.Property { return dbus.Property{Name: name, Value: godbus.MakeVariant(v)} }
+	name, result := "gpuarb-"+h.Name+".service", make(chan string, 1)
+	_, err = c.StartTransientUnitContext(ctx, name, "fail", []dbus.Property{
+		dbus.PropDescription("gpuarb: " + h.Args[0]), dbus.PropType("oneshot"), dbus.PropExecStart(h.Args, true),
+		set("User", strconv.FormatUint(uint64(h.UID), 10)), set("Group", strconv.FormatUint(uint64(h.GID), 10)),
+		set("Environment", append([]string{path}, h.Env...)), set("WorkingDirectory", "/"),
+		set("TimeoutStartUSec", uint64(h.Timeout/time.Microsecond)), set("TimeoutStopUSec", uint64(time.Second/time.Microsecond)),
+		set("KillMode", "control-group"), set("CollectMode", "inactive-or-failed"),
+	}, result)
+	if err != nil {
+		return err
+	}
+	return wait(ctx, h.Args[0], result)
+}
+
+// wait waits for the end of a job of systemd.
+func wait(ctx context.Context, what string, result <-chan string) error {
+	select {
+	case how := <-result:
+		switch how {
+		case "done":
+			return nil
+		case "failed":
+			return fmt.Errorf("%s failed, or did not end in time (journalctl -u 'gpuarb-*')", what)
+		}
+		return fmt.Errorf("%s: systemd says %q", what, how)
+	case <-ctx.Done():
+		return fmt.Errorf("%s did not end in time", what)
+	}
+}
+
+// Unit is a service that is stopped or started.
+type Unit struct {
+	Name    string
+	PIDs    []int // processes that must be in it before it is stopped
+	Timeout time.Duration
+}
+
+// Stop stops a service of the system's manager. It refuses if one of the processes is not in it, and for a service that has other users'
+// or the daemon's own processes.
+func (u Unit) Stop(ctx context.Context) error {
+	return u.ask(ctx, func(c *dbus.Conn) error {
+		if !strings.HasSuffix(u.Name, ".service") || strings.HasPrefix(u.Name, "user@") || strings.HasPrefix(u.Name, "gpuarb") {
+			return fmt.Errorf("%s is no service that can be stopped for this", u.Name)
+		}
+		for _, pid := range u.PIDs {
+			if in, err := c.GetUnitNameByPID(ctx, uint32(pid)); err != nil || in != u.Name {
+				return fmt.Errorf("process %d is not in %s", pid, u.Name)
+			}
+		}
+		return nil
+	}, (*dbus.Conn).StopUnitContext)
+}
+
+// Start starts a service.
+func (u Unit) Start(ctx context.Context) error {
+	return u.ask(ctx, func(*dbus.Conn) error { return nil }, (*dbus.Conn).StartUnitContext)
+}
+
+// ask checks a service, asks systemd to do something with it, and waits until that is done.
+func (u Unit) ask(ctx context.Context, check func(*dbus.Conn) error, do func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
+	if !hasSystemd() {
+		return fmt.Errorf("%s cannot be stopped or started: the daemon does not run as root under systemd", u.Name)
+	}
+	ctx, cancel := context.WithTimeout(ctx, u.Timeout)
+	defer cancel()
+	c, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := check(c); err != nil {
+		return err
+	}
+	result := make(chan string, 1)
+	if _, err := do(c, ctx, u.Name, "replace", result); err != nil {
+		return err
+	}
+	return wait(ctx, u.Name, result)
+}
