@@ -21,11 +21,11 @@ const (
 // EvictReturn is when a job that gave its memory back takes it again without being told.
 type EvictReturn string
 
-// Values of EvictReturn. "" is ReturnOnRoom for hooks and ReturnOnUse for units.
+// Values of EvictReturn. "" is ReturnOnRoom for hooks with a command to resume, and ReturnOnUse for units and other hooks.
 const (
 	ReturnNever  EvictReturn = "never"
 	ReturnOnRoom EvictReturn = "room" // when there is room and no request waits
-	ReturnOnUse  EvictReturn = "use"  // when its unit is started again, by systemd or a user
+	ReturnOnUse  EvictReturn = "use"  // when its unit is started again, or its programs take memory without being asked
 )
 
 // Command is a list of arguments, separated by NUL, of which the first is the path of a program; "": none.
@@ -87,7 +87,7 @@ func (e *Evict) Returns() EvictReturn {
 	switch {
 	case e.Return != "":
 		return e.Return
-	case e.How == EvictByUnit:
+	case e.How == EvictByUnit || e.Resume == "":
 		return ReturnOnUse
 	}
 	return ReturnOnRoom

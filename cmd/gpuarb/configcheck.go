@@ -17,6 +17,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 func (a *app) configCommand() *cobra.Command {
@@ -120,7 +121,7 @@ func (a *app) sayWarnings(warnings config.Mistakes) {
 // knownMachine returns the users, groups and devices of this machine, without any message to the
 // user. The devices, and the state of the daemon, are known only if a daemon answers.
 func (a *app) knownMachine() (config.Machine, *figures.Snapshot) {
-	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
+	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group"), Program: isProgram}
 	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
 	snapshot, err := a.quietSnapshot(ctx)
@@ -132,6 +133,9 @@ func (a *app) knownMachine() (config.Machine, *figures.Snapshot) {
 	}
 	return m, &snapshot
 }
+
+// isProgram reports whether a file may be executed.
+func isProgram(path string) bool { return unix.Access(path, unix.X_OK) == nil }
 
 // inDatabase returns a function that reports whether getent finds a name. getent asks directory
 // services too. The function is nil if the machine has no getent.

@@ -49,6 +49,14 @@ context_reserve = "1%"
 host.max = "1GiB"
 no_exports = true
 devices = [0, "gpu-1B4E28BA-2fa1-11d2-883f-0016d3cca427"]
+evict.after = "5s"
+evict.how = "hook"
+evict.suspend = ["/usr/bin/curl", "-fsS", "http://localhost:8000/sleep"]
+evict.resume = ["/bin/sh", "-c", "echo \"b\""]
+evict.idle_after = "90s"
+evict.min_resident = "2m"
+evict.timeout = "10s"
+evict.return = "room"
 
 [[device]]
 match.index = 0
@@ -85,6 +93,11 @@ stream_reserve = "0"
 host.max = "max"
 no_exports = false
 devices = [63]
+evict.how = "unit"
+evict.idle_after = "1s"
+evict.min_resident = "1s"
+evict.timeout = "1h"
+evict.return = "never"
 [rule.match]
 group = "lab"
 exe = "/usr/bin/python*"
@@ -144,7 +157,13 @@ func TestParseEverything(t *testing.T) {
 		HostMax:       ptr(accounting.Bytes(1 << 30)),
 		NoExports:     true,
 		Devices:       "0,GPU-1b4e28ba-2fa1-11d2-883f-0016d3cca427",
+		Evict: rules.Evict{
+			How: rules.EvictByHook, IdleAfter: 90 * time.Second, MinResident: 2 * time.Minute, Timeout: 10 * time.Second, Return: rules.ReturnOnRoom,
+			Suspend: rules.MakeCommand([]string{"/usr/bin/curl", "-fsS", "http://localhost:8000/sleep"}),
+			Resume:  rules.MakeCommand([]string{"/bin/sh", "-c", `echo "b"`}),
+		},
 	}
+	want.Policy.EvictAfter = 5 * time.Second
 	want.Policy.Defaults.AgeAfter = 90 * time.Second
 	want.Policy.Defaults.IdleWarn, want.Policy.Defaults.AgeWarn = 2*time.Hour, 36*time.Hour
 	want.Policy.DeadlockGrace = 500 * time.Millisecond
@@ -159,14 +178,14 @@ func TestParseEverything(t *testing.T) {
 	}
 	want.Policy.Rules = []rules.Rule{
 		{
-			Name:  "rule students (f.toml:43)",
+			Name:  "rule students (f.toml:51)",
 			Key:   "students",
 			Match: rules.Match{User: "student"},
 			Scope: ptr(rules.ScopeRule),
 			Max:   &accounting.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:49)",
+			Name: "rule 2 (f.toml:57)",
 			Match: rules.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",
@@ -184,6 +203,8 @@ func TestParseEverything(t *testing.T) {
 			HostMax:       ptr(accounting.Max),
 			NoExports:     ptr(false),
 			Devices:       ptr(rules.DeviceList("63")),
+			Evict: rules.EvictRule{How: ptr(rules.EvictByUnit), IdleAfter: ptr(time.Second), MinResident: ptr(time.Second),
+				Timeout: ptr(time.Hour), Return: ptr(rules.ReturnNever)},
 		},
 	}
 	if diff := cmp.Diff(want, config, unexported); diff != "" {

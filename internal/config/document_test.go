@@ -75,7 +75,8 @@ var values = map[string]struct{ good, bad string }{
 // texts has examples for keys whose type says little about the value.
 var texts = map[string]string{
 	"name": `"a"`, "listen": `"127.0.0.1:0"`, "hosts": `["a.example"]`, "also": `["pocl"]`, "job_mapping_dir": `"/run/x"`,
-	"devices":    `[0, "GPU-00000000-0000-0000-0000-000000000000"]`,
+	"devices":       `[0, "GPU-00000000-0000-0000-0000-000000000000"]`,
+	"evict.suspend": `["/bin/true", "a"]`, "evict.resume": `["/bin/true"]`,
 	"match.uuid": `"GPU-00000000-0000-0000-0000-000000000000"`, "match.pci": `"0000:01:00.0"`,
 }
 
@@ -166,6 +167,13 @@ func accepts(where, section, key, value string) bool {
 		more = "match.index = 0\n"
 		if key == "memory" {
 			more = "match.vendor = \"cpu\"\n"
+		}
+	}
+	if strings.HasPrefix(key, "evict.") && key != "evict.how" && key != "evict.after" {
+		for _, other := range []string{`evict.how = "hook"`, `evict.suspend = ["/bin/true"]`, `evict.resume = ["/bin/true"]`} {
+			if !strings.HasPrefix(other, key) {
+				more += other + "\n"
+			}
 		}
 	}
 	_, err := load1("schema_version = 1\n" + where + "\n" + more + key + " = " + value + "\n")

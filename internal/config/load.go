@@ -142,7 +142,7 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 
 // read turns a section into a draft. Mistakes are added to doc.
 func (sec *section) read(doc *document, config *Config) *draft {
-	d := &draft{file: doc.file, line: sec.line, lines: map[string]int{}, config: config}
+	d := &draft{file: doc.file, line: sec.line, kind: sec.name, lines: map[string]int{}, config: config}
 	for _, set := range sec.settings {
 		k, known := sec.key(set.key)
 		if !known {
@@ -211,6 +211,7 @@ func (l *loader) finish() (*Config, error) {
 	limits := l.config.Policy.Defaults
 	for _, d := range l.defaults {
 		l.checkOrder(d, limits.Min, limits.Max)
+		l.checkEvict(d, limits.Evict)
 	}
 	named := map[string]*draft{}
 	for _, d := range l.rules {
@@ -223,6 +224,7 @@ func (l *loader) finish() (*Config, error) {
 		set(&min, d.Min)
 		set(&max, d.Max)
 		l.checkOrder(d, min, max)
+		l.checkEvict(d, limits.With(&d.Rule).Evict)
 	}
 	l.checkAlso()
 	l.applyDefaultSlots()

@@ -126,6 +126,30 @@ f.toml:10: age.warn: must be from 1s to 30d, or "max" for never, not "30d1s"
 f.toml:12: idle.warn: must be from 1s to 30d, or "max" for never, not "0"
 f.toml:13: age.warn: must be a duration ("10m", "2s") or "max", not "-1h"`,
 		},
+		"idle jobs that make room": {
+			"[defaults]\nevict.how = \"unit\"\nevict.after = \"0\"\n[[rule]]\nevict.how = \"signal\"\nevict.return = \"later\"\n[[rule]]\nmatch.unit = \"vllm*\"\nevict.how = \"unit\"\nevict.resume = [\"/bin/true\"]\n" +
+				"[[rule]]\nmatch.user = \"a\"\nevict.how = \"unit\"\n[[rule]]\nevict.how = \"hook\"\nevict.return = \"room\"\n[[rule]]\nevict.how = \"never\"\nevict.timeout = \"10s\"\n" +
+				"[[rule]]\nevict.how = \"hook\"\nevict.suspend = \"/bin/true\"\nevict.resume = [\"curl\", \"x\"]\nevict.idle_after = \"0\"\nevict.timeout = \"2h\"\n[[rule]]\nevict.suspend = []\nevict.min_resident = \"31d\"",
+			`f.toml:3: evict.how: "unit" cannot be set in [defaults], because it stops services: set it in a [[rule]] with match.unit
+f.toml:4: evict.after: must be above 0
+f.toml:6: evict.how: must be "never" or "hook" or "unit", not "signal"
+f.toml:7: evict.return: must be "never" or "room" or "use", not "later"
+f.toml:10: evict.how: "unit" stops services only: match.unit must end in .service, which "vllm*" does not
+f.toml:11: evict.resume: evict.how = "unit" runs no command: remove this key, or set evict.how = "hook"
+f.toml:14: evict.how: "unit" needs match.unit, the service to stop, such as match.unit = "llama.service"
+f.toml:16: evict.how: "hook" needs evict.suspend, the command that asks the program for its memory, such as ["/usr/bin/curl", "-fsS", "-X", "POST", "http://localhost:8000/sleep?level=1"]
+f.toml:17: evict.return: "room" needs evict.resume, the command that lets the program take its memory again; a program that does so when it is used has evict.return = "use"
+f.toml:23: evict.suspend: must be a list of strings, such as ["/usr/bin/curl", "-fsS", "-X", "POST", "http://localhost:8000/sleep?level=1"], not "/bin/true"
+f.toml:24: evict.resume: must begin with the absolute path of a program, not "curl"
+f.toml:25: evict.idle_after: must be from 100ms to 30d, not "0"
+f.toml:26: evict.timeout: must be from 100ms to 1h, not "2h"
+f.toml:28: evict.suspend: must be a list of strings, such as ["/usr/bin/curl", "-fsS", "-X", "POST", "http://localhost:8000/sleep?level=1"], not […]
+f.toml:29: evict.min_resident: must be from 100ms to 30d, not "31d"`,
+		},
+		"making room without a way": {
+			"[defaults]\nevict.idle_after = \"1h\"\n[[rule]]\nevict.return = \"use\"\nevict.timeout = \"1s\"",
+			`f.toml:5: evict.return: has no effect without evict.how: add evict.how = "hook" or "unit", or remove this key`,
+		},
 		"slots and reserves": {
 			"[defaults]\nslots.max = 0\nslots.scope = \"user\"\ncharge_overhead = 1\nstream_reserve = \"x\"\ncontext_reserve = \"max\"\nhost.max = \"50%\"\n[[device]]\nslots.max = \"4\"\n[[rule]]\nstream_reserve = \"max\"",
 			`f.toml:3: slots.max: must be "max" or an integer from 1 to 1048576, not 0

@@ -30,6 +30,7 @@ const maxWaitAfter = 16
 type draft struct {
 	file  string
 	line  int            // line of the section
+	kind  string         // name of the section
 	lines map[string]int // lines of the keys
 
 	config     *Config
@@ -105,9 +106,9 @@ var (
 		optional("evict.how", words(rules.EvictNever, rules.EvictByHook, rules.EvictByUnit), func(d *draft) **rules.EvictHow { return &d.Evict.How }),
 		optional("evict.suspend", commands, func(d *draft) **rules.Command { return &d.Evict.Suspend }),
 		optional("evict.resume", commands, func(d *draft) **rules.Command { return &d.Evict.Resume }),
-		optional("evict.idle_after", durations(false), func(d *draft) **time.Duration { return &d.Evict.IdleAfter }),
-		optional("evict.min_resident", durations(false), func(d *draft) **time.Duration { return &d.Evict.MinResident }),
-		optional("evict.timeout", durations(false), func(d *draft) **time.Duration { return &d.Evict.Timeout }),
+		optional("evict.idle_after", evictTimes, func(d *draft) **time.Duration { return &d.Evict.IdleAfter }),
+		optional("evict.min_resident", evictTimes, func(d *draft) **time.Duration { return &d.Evict.MinResident }),
+		optional("evict.timeout", evictTimeouts, func(d *draft) **time.Duration { return &d.Evict.Timeout }),
 		optional("evict.return", words(rules.ReturnNever, rules.ReturnOnRoom, rules.ReturnOnUse), func(d *draft) **rules.EvictReturn { return &d.Evict.Return }),
 	}
 

@@ -227,15 +227,36 @@ const (
 )
 
 // warnTimes reads the times of idle.warn and age.warn.
-var warnTimes = kind[time.Duration]{
-	read: func(v value) (time.Duration, error) {
-		duration, err := durations(true).read(v)
-		if errors.Is(err, errZero) || err == nil && duration != rules.NoTimeout && (duration < minWarn || duration > maxWarn) {
-			err = fmt.Errorf(`must be from 1s to 30d, or "max" for never, not %s`, v.display())
-		}
-		return duration, err
-	},
-	format: durations(true).format,
+var warnTimes = durationsFrom(minWarn, maxWarn, "1s to 30d", true)
+
+// Bounds of evict.idle_after, evict.min_resident and evict.timeout.
+const (
+	minEvict     = 100 * time.Millisecond
+	maxEvict     = 30 * day
+	maxEvictHook = time.Hour
+)
+
+// Kinds of the times of evict.
+var (
+	evictTimes    = durationsFrom(minEvict, maxEvict, "100ms to 30d", false)
+	evictTimeouts = durationsFrom(minEvict, maxEvictHook, "100ms to 1h", false)
+)
+
+// durationsFrom reads times from least to most, which spelled says in words. If endless is true, "max" is accepted too and means never.
+func durationsFrom(least, most time.Duration, spelled string, endless bool) kind[time.Duration] {
+	if endless {
+		spelled += `, or "max" for never`
+	}
+	return kind[time.Duration]{
+		read: func(v value) (time.Duration, error) {
+			duration, err := durations(endless).read(v)
+			if errors.Is(err, errZero) || err == nil && duration != rules.NoTimeout && (duration < least || duration > most) {
+				err = fmt.Errorf(`must be from %s, not %s`, spelled, v.display())
+			}
+			return duration, err
+		},
+		format: durations(endless).format,
+	}
 }
 
 // words reads one of a few known words.
@@ -263,11 +284,14 @@ func nonEmpty(v value) (string, error) {
 	return v.text, nil
 }
 
+// exampleCommand is a command for messages.
+const exampleCommand = `["/usr/bin/curl", "-fsS", "-X", "POST", "http://localhost:8000/sleep?level=1"]`
+
 // commands reads the list of arguments of a program, whose path must be absolute.
 var commands = kind[rules.Command]{
 	read: func(v value) (rules.Command, error) {
 		if v.kind != unstable.Array || len(v.list) == 0 {
-			return "", v.wrongType(`a list of strings, such as ["/usr/bin/curl", "-fsS", "http://localhost:8000/sleep"]`)
+			return "", v.wrongType("a list of strings, such as " + exampleCommand)
 		}
 		var args []string
 		for _, part := range v.list {

@@ -19,6 +19,7 @@ type Machine struct {
 	Devices []rules.Device
 	User    func(name string) bool // reports whether the user exists
 	Group   func(name string) bool // reports whether the group exists
+	Program func(path string) bool // reports whether the file exists and may be executed
 }
 
 // Check calls Load, and returns warnings about settings that are allowed but probably wrong, in the
@@ -31,6 +32,7 @@ func Check(path string, m Machine) (config *Config, warnings Mistakes, err error
 	}
 	l.checkRules(m)
 	l.checkDevices(m)
+	l.checkEvictions(m)
 	l.sort(l.warnings)
 	return config, l.warnings, nil
 }

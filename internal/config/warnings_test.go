@@ -22,8 +22,9 @@ func TestWarnings(t *testing.T) {
 		Devices: []rules.Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-a", PCI: "0000:01:00.0", Total: 8 << 30},
 			{Index: 1, Vendor: "nvidia", UUID: "GPU-b", PCI: "0000:02:00.0", Total: 4 << 30},
 			{Index: 2, Vendor: "cpu", UUID: "CPU-c", Total: 64 << 30}},
-		User:  func(name string) bool { return name == "ann" || name == "bob" },
-		Group: func(name string) bool { return name == "students" },
+		User:    func(name string) bool { return name == "ann" || name == "bob" },
+		Group:   func(name string) bool { return name == "students" },
+		Program: func(path string) bool { return path == "/usr/bin/curl" },
 	}
 	for name, c := range map[string]struct{ text, want string }{
 		"nothing": {"[defaults]\nmemory.max = \"4G\"\nmemory.min = 0\n[[device]]\nmatch.index = 1\nreserve = \"50%\"\n[[device]]\nmatch.vendor = \"nvidia\"\n" +
@@ -49,6 +50,12 @@ f.toml:9: memory.min of 9 GiB is more than a device has (8 GiB): it can never be
 		"the processor": {"[[device]]\nmatch.vendor = \"cpu\"\nmemory = 8\n[defaults]\nmemory.min = \"9G\"",
 			`f.toml:4: memory is 8 bytes; did you mean "8GiB"?
 f.toml:6: memory.min of 9 GiB is more than a device has (8 GiB): it can never be reserved`},
+		"jobs that are never asked": {"[[rule]]\nevict.how = \"hook\"\nevict.suspend = [\"/usr/bin/curl\"]\nevict.resume = [\"/usr/bin/crul\"]\n[[rule]]\nmatch.user = \"ann\"\nevict.how = \"never\"",
+			`f.toml:3: evict.how: jobs make room only after gpuarb suspend, because evict.after in [defaults] is "max"; a time there, such as "5s", has waiting requests ask them
+f.toml:5: evict.resume: this machine has no program /usr/bin/crul
+f.toml:6: this rule is never used: rule 1 (f.toml:2), which comes first, matches everybody`},
+		"nobody to ask":       {"[defaults]\nevict.after = \"5s\"", `f.toml:3: evict.after: no job can be asked to make room, because no section has evict.how = "hook" or "unit"`},
+		"jobs that are asked": {"[defaults]\nevict.after = \"5s\"\n[[rule]]\nmatch.unit = \"a.service\"\nevict.how = \"unit\"", ""},
 		"a catch-all first": {"[[rule]]\nmatch.user = \"*\"\n[[rule]]\nmatch.user = \"ann\"\n[[rule]]\nname = \"last\"",
 			`f.toml:4: this rule is never used: rule 1 (f.toml:2), which comes first, matches user *
 f.toml:6: this rule is never used: rule 1 (f.toml:2), which comes first, matches user *`},
