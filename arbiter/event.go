@@ -76,11 +76,13 @@ type Event struct {
 	WaitedMs  int64            `json:"waited_ms,omitempty"`
 	IdleMs    int64            `json:"idle_ms,omitempty"` // how long the job has been idle; 0: the event is not about that
 	AgeMs     int64            `json:"age_ms,omitempty"`  // how long the job has run; 0: the event is not about that
+	TookMs    int64            `json:"took_ms,omitempty"` // how long the job took to give its memory back or to take it again; 0: the event is not about that
 	Setting   string           `json:"setting,omitempty"` // file of the changed limit. The owner is in Whose, and the values in From and To.
 	Whose     string           `json:"whose,omitempty"`
 	From      string           `json:"from,omitempty"`
 	To        string           `json:"to,omitempty"`
-	ByPID     int              `json:"by_pid,omitempty"` // process that changed the limit
+	By        *uint32          `json:"by_uid,omitempty"` // user who asked for a suspension or a return; nil: none did
+	ByPID     int              `json:"by_pid,omitempty"` // process that changed the limit, or that asked for a suspension or a return
 	Streams   int              `json:"streams,omitempty"`
 	Contexts  int              `json:"contexts,omitempty"`
 	Leases    int              `json:"leases,omitempty"`  // number of leases that credit was recalled from

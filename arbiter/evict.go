@@ -39,7 +39,7 @@ func (a *Arbiter) makeRoomForWaiting(now time.Time) {
 			continue
 		}
 		for _, j := range a.victims(now, t) {
-			a.suspend(now, j, t)
+			a.suspend(now, j, t, nil)
 		}
 	}
 }

@@ -478,6 +478,8 @@ func (a *Arbiter) requestText(t *ticket) string {
 	switch {
 	case t.kind == WantsBytes:
 		return n.Human()
+	case t.kind == wantsReturn:
+		return fmt.Sprintf(wording.Return, n.Human())
 	case t.kind == WantsStreams:
 		return wording.Stream
 	case a.isFurther(t):

@@ -26,7 +26,7 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 		return Notice{}
 	}
 	m := a.viewQueue(now)
-	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.narrowestLimit()), m.elsewhere(t), a.aheadOf(t)}
+	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.narrowestLimit()), m.elsewhere(t), a.aheadOf(t), m.askedText(t)}
 	return m.toClient(t)
 }
 
@@ -41,12 +41,13 @@ type queueView struct {
 	states    map[*limit]string            // holdersState of a limit
 	reserved  map[*device]accounting.Bytes // allReserved of a device
 	rooms     map[*device]string           // text with the free memory of a device
+	asked     map[TicketID][]*job          // jobs that are asked to make room for a request
 }
 
 // viewQueue counts the positions of all waiting requests.
 func (a *Arbiter) viewQueue(now time.Time) *queueView {
 	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]topHolders), heldTexts: make(map[*limit]string), states: make(map[*limit]string),
-		reserved: make(map[*device]accounting.Bytes), rooms: make(map[*device]string)}
+		reserved: make(map[*device]accounting.Bytes), rooms: make(map[*device]string), asked: a.askedFor()}
 	before := make(map[*limit]int)
 	for _, t := range a.queue {
 		m.positions[t] = before[t.narrowestLimit()] + 1
@@ -94,6 +95,9 @@ func (m *queueView) notice(t *ticket) Notice {
 	}
 	if a.isFurther(t) {
 		text += "; " + wording.FurtherContext
+	}
+	if asked := m.askedText(t); asked != "" {
+		text += fmt.Sprintf(wording.MakesRoom, asked)
 	}
 	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
 }
@@ -178,7 +182,7 @@ func (a *Arbiter) addNotices(now time.Time) {
 	a.noticesDue, a.noticedAt = false, now
 	m := a.viewQueue(now)
 	for _, t := range m.byDevice() {
-		is := noticeState{m.positions[t], memoized(m.states, t.narrowestLimit(), a.holdersState), m.elsewhere(t), a.aheadOf(t)}
+		is := noticeState{m.positions[t], memoized(m.states, t.narrowestLimit(), a.holdersState), m.elsewhere(t), a.aheadOf(t), m.askedText(t)}
 		if is != t.lastNotice {
 			t.lastNotice = is
 			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.toClient(t))})

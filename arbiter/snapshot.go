@@ -16,12 +16,13 @@ import (
 // snapshot is a snapshot in the making: of the whole state, of some sessions, or of the leases alone. Its rows are unordered.
 // figures.Snapshot.Arrange sorts and sums them without the arbiter's lock.
 type snapshot struct {
-	a        *Arbiter
-	now      time.Time
-	state    figures.Snapshot
-	budgets  map[*shared]*figures.BudgetState
-	reserved []accounting.Bytes // bytes reserved for jobs without a shared budget, by device, in the order of a.devices
-	contexts []accounting.Bytes // bytes reserved for contexts of all jobs, in the same order
+	a         *Arbiter
+	now       time.Time
+	state     figures.Snapshot
+	budgets   map[*shared]*figures.BudgetState
+	reserved  []accounting.Bytes // bytes reserved for jobs without a shared budget, by device, in the order of a.devices
+	contexts  []accounting.Bytes // bytes reserved for contexts of all jobs, in the same order
+	suspended []accounting.Bytes // bytes that suspended jobs gave back, in the same order
 
 	onDevices []figures.JobDeviceState // free rows for the devices of jobs that are still to be added
 }
@@ -93,7 +94,7 @@ func (a *Arbiter) CopyOfLeases(now time.Time) figures.Snapshot {
 
 // newSnapshot returns an empty snapshot.
 func (a *Arbiter) newSnapshot(now time.Time) *snapshot {
-	return &snapshot{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices)), contexts: make([]accounting.Bytes, len(a.devices))}
+	return &snapshot{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices)), contexts: make([]accounting.Bytes, len(a.devices)), suspended: make([]accounting.Bytes, len(a.devices))}
 }
 
 // showsProcessor reports whether snapshots include the processor: a job or a lease is on it, a request waits for it, the configuration has
@@ -191,6 +192,9 @@ func (p *snapshot) addJob(j *job) {
 		}
 	}
 	for i, on := range is.Devices {
+		p.suspended[i] = p.suspended[i].Plus(on.Suspended)
+	}
+	for i, on := range is.Devices {
 		if j.around != nil {
 			break // what j reserves is part of what the job around it reserves, and that job is added by itself
 		}
@@ -210,6 +214,7 @@ func (p *snapshot) addMachine() {
 	for i, d := range a.devices {
 		to := &s.Devices[i]
 		*to = a.deviceState(d, p.now)
+		to.Suspended = p.suspended[i]
 		to.Reserved = a.reservedBelow(d).Plus(p.reserved[i])
 		queue.reserved[d] = to.Reserved.Plus(p.contexts[i]) // what allReserved finds, without a second walk over the jobs
 		to.Pressure = p.pressure(&d.gauge)

@@ -56,6 +56,8 @@ func (l *lease) state() figures.State {
 		return figures.StateOver
 	case l.unverified:
 		return figures.StateUnverified
+	case l.session.job.residence() != Resident:
+		return figures.State(l.session.job.residence())
 	case l.waits > 0:
 		return figures.StateWaiting
 	}
@@ -66,7 +68,7 @@ func (l *lease) state() figures.State {
 func worse(x, y figures.State) figures.State {
 	for _, s := range [...]figures.State{
 		figures.StateLost, figures.StateDraining, figures.StateOver,
-		figures.StateUnverified, figures.StateWaiting,
+		figures.StateUnverified, figures.StateStuck, figures.StateSuspending, figures.StateSuspended, figures.StateResuming, figures.StateWaiting,
 	} {
 		if x == s || y == s {
 			return s
@@ -143,6 +145,10 @@ func (m *queueView) ticketState(t *ticket) figures.TicketState {
 	if d := m.elsewhere(t); d != nil {
 		state.RoomOn = &d.Index
 	}
+	for _, j := range m.asked[t.id] {
+		state.Asks = append(state.Asks, uint64(j.id))
+	}
+	state.Returns = t.kind == wantsReturn
 	if first := m.a.aheadOf(t); first != nil {
 		state.Behind = uint64(first.id)
 		if at := t.narrowestLimit(); at.kind == limitsBytes && t.fitsButBlocked() {
@@ -204,6 +210,11 @@ func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) f
 	if j.denial != nil {
 		state.Denial, state.DenialMs = j.denial.text, max(0, now.Sub(j.denial.at).Milliseconds())
 	}
+	if r := j.residence(); r != Resident {
+		state.State, state.Residence = figures.State(r), r
+		state.ResidenceMs = max(0, now.Sub(j.suspension.asked).Milliseconds())
+		state.Failure = j.suspension.failure
+	}
 	if j.run && j.pending { // for other jobs the state of the session shows it
 		state.State = figures.StateWaiting
 	}
@@ -213,7 +224,9 @@ func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) f
 	}
 	slices.Sort(state.Processes)
 	for _, d := range a.devices {
-		state.Devices = append(state.Devices, j.deviceState(d))
+		on := j.deviceState(d)
+		on.Suspended = a.gaveOn(j, d).bytes
+		state.Devices = append(state.Devices, on)
 	}
 	return state
 }

@@ -403,6 +403,7 @@ type noticeState struct {
 	state    string  // result of holdersState
 	room     *device // result of elsewhere
 	ahead    *ticket // result of aheadOf
+	asked    string  // result of askedText
 }
 
 // holder is the owner of a slot of a device. If the owner is a job, it may also have a claim or the sole use of the device. An owner takes

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file has the residence of jobs: whether the memory of a job is on its devices, is being given back, or is taken again. A job gives its
@@ -16,15 +17,15 @@ import (
 // make room for others.
 
 // Residence says where the memory of a job is.
-type Residence string
+type Residence = figures.Residence
 
 // Values of Residence.
 const (
-	Resident   Residence = ""
-	Suspending Residence = "suspending" // the job is asked to give its memory back
-	Suspended  Residence = "suspended"  // the job gave memory back, and nothing is reserved for it
-	Resuming   Residence = "resuming"   // what it gave is reserved, and the job is asked to take it again
-	Stuck      Residence = "stuck"      // the job was asked to take its memory again and did not; it stays reserved until a person decides
+	Resident   Residence = "" // it has its memory
+	Suspending           = figures.Suspending
+	Suspended            = figures.Suspended
+	Resuming             = figures.Resuming
+	Stuck                = figures.Stuck
 )
 
 // Times of the suspension of jobs.
@@ -45,6 +46,7 @@ type suspension struct {
 	had      map[*device]memory // what the job held when it was asked to give it back
 	errand   uint64             // number of the last errand
 	waiter   TicketID           // request that needs the room; 0: a person asked
+	by       *Person            // user who asked last; nil: the arbiter did
 	resumed  time.Time          // when the job last returned; zero: never
 	failures int                // number of times in a row that the job gave nothing
 	notUntil time.Time          // the job is not chosen before this time
@@ -55,6 +57,12 @@ type memory struct {
 	bytes    accounting.Bytes // bytes that count in its budgets, without idle credit
 	overhead accounting.Bytes // bytes that its processes take beside that, by the device's figures
 	contexts int
+}
+
+// Person is a user who asks for a suspension or a return, and the process by which the user asks; 0: not known.
+type Person struct {
+	UID uint32
+	PID int
 }
 
 // Errand is something that the daemon does for the arbiter: it asks a job to give its memory back, or to take it again.
@@ -190,7 +198,7 @@ func (j *job) outlives() bool {
 
 // Suspend asks a job to give its memory back, because a person wants that. ErrNoJob: there is no such job. ErrRange: its rule does not say how,
 // it holds nothing or a reservation, or it is suspended already.
-func (a *Arbiter) Suspend(now time.Time, id JobID) error {
+func (a *Arbiter) Suspend(now time.Time, id JobID, by *Person) error {
 	j := a.jobs[id]
 	switch {
 	case j == nil:
@@ -204,20 +212,20 @@ func (a *Arbiter) Suspend(now time.Time, id JobID) error {
 	}
 	for _, d := range a.devices {
 		if a.heldOn(j, d).bytes > 0 {
-			a.suspend(now, j, nil)
+			a.suspend(now, j, nil, by)
 			return nil
 		}
 	}
 	return rules.Wrong(rules.ErrRange, wording.GivesNothing, j.name())
 }
 
-// suspend asks a job to give its memory back. t is the request that needs the room; nil: a person asked.
-func (a *Arbiter) suspend(now time.Time, j *job, t *ticket) {
+// suspend asks a job to give its memory back. t is the request that needs the room; nil: the person by asked.
+func (a *Arbiter) suspend(now time.Time, j *job, t *ticket, by *Person) {
 	if j.suspension == nil {
 		j.suspension = &suspension{}
 	}
 	s := j.suspension
-	s.state, s.asked, s.answered, s.failure, s.waiter, s.unit = Suspending, now, time.Time{}, "", 0, j.unit()
+	s.state, s.asked, s.answered, s.failure, s.waiter, s.by, s.unit = Suspending, now, time.Time{}, "", 0, by, j.unit()
 	s.had = make(map[*device]memory)
 	for _, d := range a.devices {
 		if m := a.heldOn(j, d); m.bytes > 0 || m.contexts > 0 {
@@ -230,9 +238,10 @@ func (a *Arbiter) suspend(now time.Time, j *job, t *ticket) {
 		if len(t.candidates) == 1 {
 			e.Device = t.candidates[0].device.Index
 		}
-		text = fmt.Sprintf(wording.SuspendFor, t.name())
+		text = fmt.Sprintf(wording.SuspendFor, t.nameFor(j.binding()))
 	}
-	a.suspensionEvent(now, j, EventSuspending, text)
+	a.noticesDue = true
+	a.suspensionEvent(now, j, EventSuspending, 0, text)
 }
 
 // newErrand adds an errand for a job.
@@ -251,17 +260,19 @@ func (a *Arbiter) newErrand(j *job) *Errand {
 
 // Resume lets a suspended job take its memory again as soon as there is room: it adds a request for everything that the job held to the queue.
 // For a stuck job it asks once more. ErrNoJob: there is no such job. ErrRange: the job is not suspended.
-func (a *Arbiter) Resume(now time.Time, id JobID) error {
+func (a *Arbiter) Resume(now time.Time, id JobID, by *Person) error {
 	j := a.jobs[id]
 	switch {
 	case j == nil:
 		return fmt.Errorf(wording.JobEnded, id, ErrNoJob)
 	case j.residence() == Stuck:
+		j.suspension.by = by
 		a.askToReturn(now, j)
 		return nil
 	case j.residence() != Suspended:
 		return rules.Wrong(rules.ErrRange, wording.NotSuspended, j.name())
 	case a.returning(j) == nil:
+		j.suspension.by = by
 		defer a.cycle(now)
 		a.decideNew(now, a.returnOf(j))
 	}
@@ -300,7 +311,7 @@ func (a *Arbiter) askToReturn(now time.Time, j *job) {
 	s := j.suspension
 	s.state, s.asked, s.answered, s.failure = Resuming, now, time.Time{}, ""
 	a.newErrand(j).Resume = true
-	a.suspensionEvent(now, j, EventResuming, wording.ResumeAsked)
+	a.suspensionEvent(now, j, EventResuming, 0, wording.ResumeAsked)
 }
 
 // returnOnUse reserves all that a suspended job held, because its unit was started by somebody else.
@@ -309,7 +320,7 @@ func (a *Arbiter) returnOnUse(now time.Time, j *job) {
 	a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsReturn })
 	s.state, s.asked, s.answered, s.failure = Resuming, now, now, ""
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
-	a.suspensionEvent(now, j, EventResuming, wording.StartedAgain)
+	a.suspensionEvent(now, j, EventResuming, 0, wording.StartedAgain)
 }
 
 // ErrandDone records that an errand has ended: the hook of a job, or the stop or start of its unit. failure says how that failed; "": it did
@@ -351,7 +362,7 @@ func (a *Arbiter) settle(now time.Time, j *job) {
 		case s.answered.IsZero():
 		case s.failure != "":
 			s.state = Stuck
-			a.suspensionEvent(now, j, EventStuck, fmt.Sprintf(wording.ResumeFailed, s.failure))
+			a.suspensionEvent(now, j, EventStuck, now.Sub(s.asked), fmt.Sprintf(wording.ResumeFailed, s.failure))
 		case j.Rule.Evict.How == rules.EvictByUnit && now.Before(s.answered.Add(returnsWithin)):
 			if gave, _ := a.gave(j); !gave {
 				a.settleReturned(now, j)
@@ -379,10 +390,12 @@ func (a *Arbiter) gave(j *job) (gave, keeps bool) {
 // and is not asked again for a time that doubles with each failure.
 func (a *Arbiter) settleSuspending(now time.Time, j *job, gave bool) {
 	s := j.suspension
-	s.asked = now
+	took := now.Sub(s.asked)
+	s.asked, a.noticesDue = now, true
 	if gave {
 		s.state, s.failures = Suspended, 0
-		a.suspensionEvent(now, j, EventSuspended, wording.GaveBack)
+		a.suspensionEvent(now, j, EventSuspended, took, wording.GaveBack)
+		s.waiter, s.by = 0, nil // no user has asked for its return
 		return
 	}
 	wait := min(askAgainAfter<<min(s.failures, 10), askAgainMost)
@@ -392,7 +405,7 @@ func (a *Arbiter) settleSuspending(now time.Time, j *job, gave bool) {
 	if why == "" {
 		why = wording.GaveNothing
 	}
-	a.suspensionEvent(now, j, EventNotGiven, fmt.Sprintf(wording.SuspendFailed, why, wording.Span(wait)))
+	a.suspensionEvent(now, j, EventNotGiven, took, fmt.Sprintf(wording.SuspendFailed, why, wording.Span(wait)))
 	if len(j.sessions) == 0 { // only its unit kept it
 		a.endJob(now, j)
 	}
@@ -401,20 +414,13 @@ func (a *Arbiter) settleSuspending(now time.Time, j *job, gave bool) {
 // settleReturned ends the suspension of a job: its memory is its own again, and nothing is reserved for it.
 func (a *Arbiter) settleReturned(now time.Time, j *job) {
 	s := j.suspension
+	took := now.Sub(s.asked)
 	a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsReturn })
 	s.state, s.had, s.asked, s.resumed = Resident, nil, now, now
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
-	a.suspensionEvent(now, j, EventResumed, wording.TookAgain)
+	a.suspensionEvent(now, j, EventResumed, took, wording.TookAgain)
+	s.by = nil
 	if len(j.sessions) == 0 { // its unit has ended again
 		a.endJob(now, j)
 	}
-}
-
-// suspensionEvent records an event about the residence of a job, with the bytes that it gave back.
-func (a *Arbiter) suspensionEvent(now time.Time, j *job, kind Kind, text string) {
-	_, gave, _ := a.Residence(j.id)
-	e := Event{Time: now, Kind: kind, Device: -1, Bytes: gave, Text: wording.Owned(j.request.Process.User, j.name()) + " " + text}
-	e.about(&j.request.Process)
-	e.in(j)
-	a.event(e)
 }

@@ -214,7 +214,7 @@ func TestTheWayBackIsReserved(t *testing.T) {
 	if got := w.errandsIn(3 * time.Second); w.residence(job) != arbiter.Suspended || got != nil {
 		t.Fatalf("%q, %+v", w.residence(job), got)
 	}
-	if err := w.arb.Resume(w.now, job); err != nil {
+	if err := w.arb.Resume(w.now, job, nil); err != nil {
 		t.Fatal(err)
 	}
 	q := w.arb.Snapshot(w.now).Queue
@@ -273,7 +273,7 @@ func TestReturnsWhenThereIsRoom(t *testing.T) {
 	if o := w.client(0, 0).alloc(gib); o.Waiting == 0 {
 		t.Errorf("the memory of a stuck job is not reserved: %+v", o)
 	}
-	if err := w.arb.Resume(w.now, job); err != nil || len(w.arb.Errands()) != 1 {
+	if err := w.arb.Resume(w.now, job, nil); err != nil || len(w.arb.Errands()) != 1 {
 		t.Errorf("a person decides: %v", err)
 	}
 }
@@ -323,27 +323,27 @@ func TestSuspendByHand(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	c := w.client(0, 0)
 	job := c.jobOf()
-	if err := w.arb.Suspend(w.now, job); !errors.Is(err, rules.ErrRange) {
+	if err := w.arb.Suspend(w.now, job, nil); !errors.Is(err, rules.ErrRange) {
 		t.Errorf("a job that holds nothing: %v", err)
 	}
 	c.must(gib)
-	if err := w.arb.Suspend(w.now, 99); !errors.Is(err, arbiter.ErrNoJob) {
+	if err := w.arb.Suspend(w.now, 99, nil); !errors.Is(err, arbiter.ErrNoJob) {
 		t.Errorf("an unknown job: %v", err)
 	}
-	if err := w.arb.Resume(w.now, job); !errors.Is(err, rules.ErrRange) {
+	if err := w.arb.Resume(w.now, job, nil); !errors.Is(err, rules.ErrRange) {
 		t.Errorf("a resident job: %v", err)
 	}
-	if err := w.arb.Suspend(w.now, job); err != nil || len(w.arb.Errands()) != 1 {
+	if err := w.arb.Suspend(w.now, job, nil); err != nil || len(w.arb.Errands()) != 1 {
 		t.Errorf("%v", err)
 	}
-	if err := w.arb.Suspend(w.now, job); !errors.Is(err, rules.ErrRange) {
+	if err := w.arb.Suspend(w.now, job, nil); !errors.Is(err, rules.ErrRange) {
 		t.Errorf("a second time: %v", err)
 	}
 	reserved, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Min: ptr(size(gib))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.arb.Suspend(w.now, reserved.ID); !errors.Is(err, rules.ErrRange) {
+	if err := w.arb.Suspend(w.now, reserved.ID, nil); !errors.Is(err, rules.ErrRange) {
 		t.Errorf("a job with a reservation: %v", err)
 	}
 	var _ accounting.Bytes

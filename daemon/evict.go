@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -11,24 +14,55 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// This file carries out the arbiter's errands: it runs the hook of a job, or stops or starts its unit, and tells the arbiter how that ended.
-// lock.go calls it.
+// This file suspends and resumes jobs for users, by a command (serve.go) or by a write into the file freeze (setlimit.go). It also carries out
+// the arbiter's errands for lock.go: it runs the hook of a job, or stops or starts its unit, and tells the arbiter how that ended.
 
 // suspend asks a job to give its memory back or to take it again, for a command. The user of the job may ask, and who is privileged.
 func (cl *client) suspend(r *ipc.SuspendRequest) (ipc.Empty, error) {
-	d, peer, id := cl.d, cl.conn.Peer(), arbiter.JobID(r.Job)
 	cl.takeLock()
-	defer d.unlock()
-	owner, known := d.arb.JobProcess(id)
-	switch {
-	case !known:
-		return ipc.Empty{}, refused(ipc.StatusNoSession, "there is no job %d; `gpuarb jobs` lists them", r.Job)
-	case !requesterOf(peer).owns(owner.UID, owner.Namespace):
-		return ipc.Empty{}, refused(ipc.StatusPermission, "job %d is user %d's: only that user or root may suspend and resume it%s", r.Job, owner.UID, wording.NotRoot(peer.Namespace))
-	case r.Resume == 1:
-		return ipc.Empty{}, d.arb.Resume(d.now(), id)
+	defer cl.d.unlock()
+	err := cl.d.suspendLocked(requesterOf(cl.conn.Peer()), arbiter.JobID(r.Job), r.Resume == 1)
+	if errors.Is(err, arbiter.ErrNoJob) {
+		err = refused(ipc.StatusNoSession, "there is no job %d; `gpuarb jobs` lists them", r.Job)
 	}
-	return ipc.Empty{}, d.arb.Suspend(d.now(), id)
+	return ipc.Empty{}, err
+}
+
+// suspendLocked asks a job to give its memory back or to take it again, for a user who owns the job or is privileged.
+func (d *Daemon) suspendLocked(by requester, id arbiter.JobID, resume bool) error {
+	owner, known := d.arb.JobProcess(id)
+	person := &arbiter.Person{UID: by.uid, PID: by.pid}
+	switch {
+	case known && !by.owns(owner.UID, owner.Namespace):
+		return rules.Wrong(rules.ErrPermission, "job %d is user %d's: only that user or root may suspend and resume it%s", id, owner.UID, wording.NotRoot(by.namespace))
+	case resume:
+		return d.arb.Resume(d.now(), id, person)
+	}
+	return d.arb.Suspend(d.now(), id, person)
+}
+
+// freeze suspends or resumes a job when a process writes 1 or 0 into its file. Writing what the file shows changes nothing. A refusal is
+// logged, because the write fails with a number alone.
+func (d *Daemon) freeze(by requester, job uint64, value string) error {
+	d.lock()
+	defer d.unlock()
+	id := arbiter.JobID(job)
+	r, _, _ := d.arb.Residence(id)
+	var err error
+	switch frozen := r == arbiter.Suspending || r == arbiter.Suspended; {
+	case d.stopping():
+		return errors.Join(unix.ENOTCONN, errStopped)
+	case value != "0" && value != "1":
+		err = rules.Wrong(rules.ErrRange, "%q is neither 1 (suspend) nor 0 (resume)", value)
+	case r == arbiter.Resident && value == "0", frozen && value == "1":
+	default:
+		err = d.suspendLocked(by, id, value == "0")
+	}
+	if err == nil {
+		return nil
+	}
+	d.log.Log(d.ctx, d.history.Level(by.uid), "a write into freeze was refused", "event", "freeze_refused", "uid", by.uid, "job", job, "value", value, "err", err)
+	return errors.Join(errnoOf(err), err)
 }
 
 // startErrandLocked carries out an errand in a goroutine of its own.

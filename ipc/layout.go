@@ -600,9 +600,9 @@ type UnbindRequest struct {
 // SuspendRequest asks a job to give its memory back, or lets a suspended job take it again as soon as there is room.
 // The user of the job may ask, and who is privileged.
 type SuspendRequest struct {
-	Job    uint64 // the job's number
-	Resume uint32 // 1: take the memory again; 0: give it back
-	_      uint32
+	Job      uint64 // the job's number
+	Resume   uint32 // 1: take the memory again; 0: give it back
+	Reserved uint32 // must be 0
 }
 
 // JobCloseRequest gives back a job's claim, slots and reservation. The job itself ends with its last process.

@@ -47,7 +47,7 @@ func validate[T Body](body *T) *ProtocolError {
 	case *UnbindRequest:
 		return text("UnbindRequest.Cgroup", &m.Cgroup)
 	case *SuspendRequest:
-		return flag("SuspendRequest.Resume", m.Resume)
+		return firstError(flag("SuspendRequest.Resume", m.Resume), zero("SuspendRequest.Reserved", uint64(m.Reserved)))
 	case *WaitingReply:
 		return firstError(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
 	case *JobOpenReply:

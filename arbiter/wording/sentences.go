@@ -30,6 +30,7 @@ const (
 	WholeDevice      = "a GPU of its own"
 	Reservation      = "its memory.min of %s"
 	WithAReservation = "%s with a memory.min of %s"
+	Return           = "its return with %s"
 
 	// Holders of what a request asks for.
 	Holds       = "; holds: %s"
@@ -110,6 +111,7 @@ const (
 	HasClaim        = "you have a claim on %s already: `gpuarb claim` without --only-if-none takes one more, and the shell that has it ends it with `gpuarb claim --release`"
 	JobEnded        = "job %d: %w (it has ended)"
 	// The suspension of jobs.
+	MakesRoom     = "; asked to make room: %s"
 	NoEvict       = "%s cannot be suspended: %s has no evict.how"
 	NotResident   = "%s is %s already"
 	NotSuspended  = "%s is not suspended"

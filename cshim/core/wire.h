@@ -565,12 +565,12 @@ _Static_assert(offsetof(struct ga_wire_unbind_request, container) == 584, "Unbin
 struct ga_wire_suspend_request {
     uint64_t job;
     uint32_t resume;
-    uint32_t _;
+    uint32_t reserved;
 };
 _Static_assert(sizeof(struct ga_wire_suspend_request) == 16, "SuspendRequest");
 _Static_assert(offsetof(struct ga_wire_suspend_request, job) == 0, "SuspendRequest.Job");
 _Static_assert(offsetof(struct ga_wire_suspend_request, resume) == 8, "SuspendRequest.Resume");
-_Static_assert(offsetof(struct ga_wire_suspend_request, _) == 12, "SuspendRequest._");
+_Static_assert(offsetof(struct ga_wire_suspend_request, reserved) == 12, "SuspendRequest.Reserved");
 
 struct ga_wire_job_close_request {
     uint8_t job[16];

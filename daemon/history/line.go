@@ -24,6 +24,8 @@ var kinds = map[arbiter.Kind]events.Kind{
 	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventTwoCopies: events.TwoCopies, arbiter.EventNoWall: events.DriverLimit, arbiter.EventNoProcess: events.NoProcess, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
 	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung, arbiter.EventUnknown: events.DeviceUnknown,
 	arbiter.EventIdle: events.Idle, arbiter.EventAged: events.Aged,
+	arbiter.EventSuspending: events.Suspending, arbiter.EventSuspended: events.Suspended, arbiter.EventNotGiven: events.SuspendFailed,
+	arbiter.EventResuming: events.Resuming, arbiter.EventResumed: events.Resumed, arbiter.EventStuck: events.Stuck,
 	eventsDropped: events.Lost,
 }
 
@@ -31,7 +33,8 @@ var kinds = map[arbiter.Kind]events.Kind{
 func (h *History) lineOf(e *arbiter.Event) events.Event {
 	line := events.Event{Time: e.Time, Kind: kinds[e.Kind], UUID: e.UUID, Job: uint64(e.Job), JobName: e.Name, PID: e.PID, User: e.User, Command: e.Command,
 		Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Text: e.Sentence(),
-		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases, IdleMs: e.IdleMs, AgeMs: e.AgeMs}
+		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases, IdleMs: e.IdleMs, AgeMs: e.AgeMs, TookMs: e.TookMs,
+		ByUID: e.By, ByPID: e.ByPID}
 	if e.Device >= 0 {
 		line.Device = new(accounting.IndexNumber(e.Device))
 	}
@@ -56,7 +59,6 @@ func (h *History) lineOf(e *arbiter.Event) events.Event {
 	case arbiter.EventDeadlock:
 		line.Parties = h.partiesOf(e)
 	case arbiter.EventLimits:
-		line.ByPID = e.ByPID
 		line.Setting, line.Whose, line.From, line.To, line.ByUID = e.Setting, e.Whose, e.From, e.To, &e.UID
 	case arbiter.EventHung:
 		if e.WaitedMs == 0 {

@@ -5,6 +5,7 @@ package history
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -14,10 +15,14 @@ import (
 // levels maps kinds of events to their levels in the log and in the journal; the default is info.
 var levels = map[events.Kind]slog.Level{
 	events.Clamped: slog.LevelWarn, events.Kept: slog.LevelWarn, events.DeviceLost: slog.LevelWarn, events.DeviceHung: slog.LevelWarn,
-	events.Deadlock: slog.LevelWarn, events.Lost: slog.LevelWarn,
+	events.Deadlock: slog.LevelWarn, events.Lost: slog.LevelWarn, events.SuspendFailed: slog.LevelWarn, events.Stuck: slog.LevelWarn,
 	events.Granted: slog.LevelDebug, events.Recalled: slog.LevelDebug, events.Died: slog.LevelDebug, events.Ended: slog.LevelDebug,
 	events.Reclaimed: slog.LevelDebug, events.Verified: slog.LevelDebug, events.Unmanaged: slog.LevelDebug, events.Within: slog.LevelDebug,
 }
+
+// ofRequests are the kinds of events that a user can cause at any rate.
+var ofRequests = []events.Kind{events.Refused, events.Waited, events.Served, events.Idle, events.Aged,
+	events.Suspending, events.Suspended, events.Resuming, events.Resumed}
 
 // Level returns the level for one more line about a user's requests: info, or debug if there were too many. It logs
 // the number of dropped lines.
@@ -39,7 +44,7 @@ func (h *History) logAll(decided []arbiter.Event) {
 	for _, e := range decided {
 		kind := kinds[e.Kind]
 		level := levels[kind]
-		if kind == events.Refused || kind == events.Waited || kind == events.Served || kind == events.Idle || kind == events.Aged || kind == events.Ended && e.Notable() {
+		if slices.Contains(ofRequests, kind) || kind == events.Ended && e.Notable() {
 			level = h.Level(e.UID)
 		}
 		if h.journaled && level != slog.LevelDebug || !h.log.Enabled(context.Background(), level) {

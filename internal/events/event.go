@@ -48,12 +48,18 @@ const (
 	DeviceUnknown Kind = "device_unknown" // a program uses a device that the daemon does not know
 	Idle          Kind = "idle"           // a job holds something and does nothing
 	Aged          Kind = "aged"           // a job holds something and has run for long
+	Suspending    Kind = "suspending"     // a job is asked to give its memory back
+	Suspended     Kind = "suspended"      // a job gave memory back
+	SuspendFailed Kind = "suspend_failed" // a job was asked to give its memory back, and gave none
+	Resuming      Kind = "resuming"       // memory is reserved for a suspended job, and the job is asked to take it
+	Resumed       Kind = "resumed"        // a suspended job has its memory again
+	Stuck         Kind = "stuck"          // a suspended job was asked to take its memory again, and failed
 	Lost          Kind = "lost"           // lines are missing here
 )
 
 // Kinds are all kinds.
 var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Ended, Reclaimed, Kept, Deadlock, Over, Within,
-	Clamped, Excess, TwoCopies, DriverLimit, NoProcess, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Idle, Aged, Lost}
+	Clamped, Excess, TwoCopies, DriverLimit, NoProcess, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Idle, Aged, Suspending, Suspended, SuspendFailed, Resuming, Resumed, Stuck, Lost}
 
 // Event is a line of the history. A field without a value is absent from the line; the kind decides
 // which fields a line has. docs/reference/events.schema.json is the JSON schema.
@@ -74,11 +80,12 @@ type Event struct {
 
 	Reason    string `json:"reason,omitempty"`     // why a request was refused, why lines are lost, or what a request waits for
 	WaitedFor string `json:"waited_for,omitempty"` // what a refused request had waited for
-	What      string `json:"what,omitempty"`       // kind of the request: lease, memory, stream, context, hold, job or process
+	What      string `json:"what,omitempty"`       // kind of the request: lease, memory, stream, context, hold, job, process or return
 	Ticket    uint64 `json:"ticket,omitempty"`
 	WaitedMs  *int64 `json:"waited_ms,omitempty"`
 	IdleMs    int64  `json:"idle_ms,omitempty"` // for how long a job has been idle
 	AgeMs     int64  `json:"age_ms,omitempty"`  // for how long a job has run
+	TookMs    int64  `json:"took_ms,omitempty"` // for how long a job was asked to give its memory back, or to take it again
 
 	Bytes     uint64  `json:"bytes,omitempty"`
 	Requested uint64  `json:"requested_bytes,omitempty"`
@@ -92,7 +99,7 @@ type Event struct {
 	Whose   string  `json:"whose,omitempty"`
 	From    string  `json:"from,omitempty"`
 	To      string  `json:"to,omitempty"`
-	ByUID   *uint32 `json:"by_uid,omitempty"` // user who changed the limit
+	ByUID   *uint32 `json:"by_uid,omitempty"` // user who changed the limit, or asked for a suspension or a return
 	ByPID   int     `json:"by_pid,omitempty"`
 
 	Parties []Party `json:"parties,omitempty"` // requests of a deadlock

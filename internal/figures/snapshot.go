@@ -12,14 +12,29 @@ import (
 // State is the state of a lease; the STATE column of /gpu/leases shows the word.
 type State string
 
-// The states of a lease. If several are true, the first in this list is shown.
+// The states of a lease or a job. If several are true, the first in this list is shown.
 const (
 	StateLost       State = "lost"       // the device fell off the bus
 	StateDraining   State = "draining"   // the process has ended, but its memory has not been freed
 	StateOver       State = "over"       // it holds more than its limit, because the limit was lowered
 	StateUnverified State = "unverified" // restored with the sum that the client reported; the device has not confirmed it
-	StateWaiting    State = "waiting"    // a thread of it waits for admission
+	StateStuck      State = State(Stuck)
+	StateSuspending State = State(Suspending)
+	StateSuspended  State = State(Suspended)
+	StateResuming   State = State(Resuming)
+	StateWaiting    State = "waiting" // a thread of it waits for admission
 	StateRunning    State = "running"
+)
+
+// Residence says whether the memory of a job is on its devices, or given back until it is needed again.
+type Residence string
+
+// The values of Residence; "": the job has its memory.
+const (
+	Suspending Residence = "suspending" // it is asked to give its memory back
+	Suspended  Residence = "suspended"  // it gave memory back, and nothing is reserved for it
+	Resuming   Residence = "resuming"   // what it gave back is reserved for it, and it is asked to take that again
+	Stuck      Residence = "stuck"      // it did not take its memory again, which stays reserved until a user decides
 )
 
 // Snapshot is the whole state at one time, by value. The filesystem and the command line show it.
@@ -89,6 +104,7 @@ type DeviceState struct {
 	Reserved     accounting.Bytes     `json:"reserved_bytes"`  // sum over jobs of memory.min, used or not
 	Used         accounting.Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; includes managed memory that is away from the device
 	Peak         accounting.Bytes     `json:"peak_bytes"`
+	Suspended    accounting.Bytes     `json:"suspended_bytes,omitempty"` // given back by suspended jobs, which ask for them again
 	Unmanaged    accounting.Bytes     `json:"unmanaged_bytes"`
 	Overhead     accounting.Bytes     `json:"overhead_bytes"`
 	Context      accounting.Bytes     `json:"context_bytes"` // memory that a reservation adds for its context: known or assumed
@@ -257,6 +273,8 @@ type TicketState struct {
 	RoomOn     *int             `json:"room_on,omitempty"` // device on which its program would have room now; nil: none
 	Behind     uint64           `json:"behind,omitempty"`  // ticket of the first request that is ahead of it and blocks it; 0: none
 	Kept       accounting.Bytes `json:"kept,omitempty"`    // bytes that are free where it waits, and kept for that request
+	Asks       []uint64         `json:"asks,omitempty"`    // jobs that are asked to make room for it
+	Returns    bool             `json:"returns,omitempty"` // a suspended job waits for all memory that it gave back
 	Job        uint64           `json:"job"`
 	JobName    string           `json:"job_name"`
 	Command    string           `json:"command"`
@@ -282,30 +300,33 @@ type ProcessState struct {
 // JobState is a job: the processes of one `gpuarb run`, or a single process with the library
 // preloaded.
 type JobState struct {
-	ID         uint64           `json:"id"`
-	Name       string           `json:"name"` // name that the user gave it; "": none
-	UID        uint32           `json:"uid"`
-	User       string           `json:"user"`
-	Command    string           `json:"command"`
-	State      State            `json:"state"`
-	Run        bool             `json:"run"`         // opened by `gpuarb run`
-	PerProcess bool             `json:"per_process"` // each process has the limits for itself
-	StreamsMax int              `json:"streams_max"`
-	Denial     string           `json:"denial"`    // why its last refused request was refused; "": none was
-	DenialMs   int64            `json:"denial_ms"` // time since then
-	Rule       string           `json:"rule"`      // rule that applies: "rule 2 (user student)", "the defaults"
-	PID        int              `json:"pid"`       // process that opened the job: gpuarb run, or the program itself
-	AgeMs      int64            `json:"age_ms"`
-	StillRuns  string           `json:"still_runs"` // processes that still run after the job's command has ended: "ssh-agent[4711]"; "": the command runs, or none is known
-	StreamsBy  string           `json:"streams_by"` // user, rule or flag that set StreamsMax
-	Pressure   PressureState    `json:"pressure"`
-	Processes  []int            `json:"processes"`
-	Devices    []JobDeviceState `json:"devices"`
-	Allows     []string         `json:"allows,omitempty"`      // with Bound: what programs inside may do, as `gpuarb job open --allow` names it
-	Bound      string           `json:"bound,omitempty"`       // cgroup whose processes are the job (gpuarb job open); "": a program opened it
-	BoundTerms *BoundTerms      `json:"bound_terms,omitempty"` // how the job was opened; null: it has no cgroup
-	NoProcess  bool             `json:"no_process,omitempty"`  // no process was in the cgroup (Bound) in the ten minutes after the opening, and none has come since
-	Inside     uint64           `json:"inside,omitempty"`      // job of a cgroup inside which the job is; its figures include those of this job; 0: none
+	ID          uint64           `json:"id"`
+	Name        string           `json:"name"` // name that the user gave it; "": none
+	UID         uint32           `json:"uid"`
+	User        string           `json:"user"`
+	Command     string           `json:"command"`
+	State       State            `json:"state"`
+	Run         bool             `json:"run"`         // opened by `gpuarb run`
+	PerProcess  bool             `json:"per_process"` // each process has the limits for itself
+	StreamsMax  int              `json:"streams_max"`
+	Denial      string           `json:"denial"`    // why its last refused request was refused; "": none was
+	DenialMs    int64            `json:"denial_ms"` // time since then
+	Rule        string           `json:"rule"`      // rule that applies: "rule 2 (user student)", "the defaults"
+	PID         int              `json:"pid"`       // process that opened the job: gpuarb run, or the program itself
+	AgeMs       int64            `json:"age_ms"`
+	StillRuns   string           `json:"still_runs"` // processes that still run after the job's command has ended: "ssh-agent[4711]"; "": the command runs, or none is known
+	StreamsBy   string           `json:"streams_by"` // user, rule or flag that set StreamsMax
+	Pressure    PressureState    `json:"pressure"`
+	Processes   []int            `json:"processes"`
+	Devices     []JobDeviceState `json:"devices"`
+	Allows      []string         `json:"allows,omitempty"`            // with Bound: what programs inside may do, as `gpuarb job open --allow` names it
+	Bound       string           `json:"bound,omitempty"`             // cgroup whose processes are the job (gpuarb job open); "": a program opened it
+	BoundTerms  *BoundTerms      `json:"bound_terms,omitempty"`       // how the job was opened; null: it has no cgroup
+	NoProcess   bool             `json:"no_process,omitempty"`        // no process was in the cgroup (Bound) in the ten minutes after the opening, and none has come since
+	Inside      uint64           `json:"inside,omitempty"`            // job of a cgroup inside which the job is; its figures include those of this job; 0: none
+	Residence   Residence        `json:"residence,omitempty"`         // where its memory is; "": on its devices
+	ResidenceMs int64            `json:"residence_ms,omitempty"`      // time since then
+	Failure     string           `json:"residence_failure,omitempty"` // how its hook or its unit failed last; "": it did not
 }
 
 // BoundTerms says how the job of a cgroup was opened. The values are those of the flags of gpuarb job open.
@@ -336,6 +357,7 @@ type JobDeviceState struct {
 	Used      accounting.Bytes `json:"used_bytes"`     // with what the jobs inside it use
 	Peak      accounting.Bytes `json:"peak_bytes"`
 	Unmanaged accounting.Bytes `json:"unmanaged_bytes,omitempty"` // taken of Max by processes without the library, beside Used
+	Suspended accounting.Bytes `json:"suspended_bytes,omitempty"` // given back while the job is suspended; it asks for them again when it returns
 
 	MinBy string `json:"min_by"` // rule, flag or user that set Min; "": no Min
 	MaxBy string `json:"max_by"` // rule, flag or user that set Max; "": no Max
@@ -468,8 +490,12 @@ type Stats struct {
 	PendingClaimers uint64 `json:"pending_claimers"`
 	RecalledBytes   uint64 `json:"recalled_bytes"` // idle credit called back
 	ReclaimedLeases uint64 `json:"reclaimed_leases"`
-	ClampedWords    uint64 `json:"clamped_words"` // impossible values in lease pages
-	Malformed       uint64 `json:"malformed"`     // invalid messages of clients
+	Suspended       uint64 `json:"suspended"`      // jobs that gave memory back when they were asked to
+	NotSuspended    uint64 `json:"suspend_failed"` // jobs that were asked to give memory back, and gave none
+	Resumed         uint64 `json:"resumed"`        // suspended jobs that have their memory again
+	Stuck           uint64 `json:"stuck"`          // suspended jobs that were asked to take their memory again, and failed
+	ClampedWords    uint64 `json:"clamped_words"`  // impossible values in lease pages
+	Malformed       uint64 `json:"malformed"`      // invalid messages of clients
 	Clients         uint64 `json:"clients"`
 	Leases          uint64 `json:"leases"`
 	Goroutines      uint64 `json:"goroutines"` // goroutines of the daemon

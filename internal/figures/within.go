@@ -25,10 +25,13 @@ func (s Snapshot) Within(own uint64) Snapshot {
 	s.Leases = kept(s.Leases, func(l *LeaseState) bool { return inside(l.Job) })
 	s.Processes = kept(s.Processes, func(p *ProcessState) bool { return inside(p.Job) })
 	s.Queue = kept(s.Queue, func(t *TicketState) bool { return inside(t.Job) })
+	for i := range s.Queue {
+		s.Queue[i].Asks = kept(s.Queue[i].Asks, func(id *uint64) bool { return inside(*id) })
+	}
 	s.Jobs = kept(s.Jobs, func(j *JobState) bool { return inside(j.ID) || isInside(own, j.ID) })
 	for i := range s.Jobs {
 		if j := &s.Jobs[i]; !inside(j.ID) {
-			j.Processes, j.Denial, j.StillRuns = nil, "", ""
+			j.Processes, j.Denial, j.StillRuns, j.Failure = nil, "", "", ""
 		}
 	}
 	s.Devices = slices.Clone(s.Devices)
