@@ -39,17 +39,18 @@ const (
 // suspension is what is known about a job that was asked to give its memory back.
 type suspension struct {
 	state    Residence
-	asked    time.Time          // when the present state began
-	answered time.Time          // when the hook ended, or the unit stopped or started; zero: it has not
-	failure  string             // how the hook or unit failed; "": it did not
-	unit     string             // unit of the job's processes; "": none
-	had      map[*device]memory // what the job held when it was asked to give it back
-	errand   uint64             // number of the last errand
-	waiter   TicketID           // request that needs the room; 0: a person asked
-	by       *Person            // user who asked last; nil: the arbiter did
-	resumed  time.Time          // when the job last returned; zero: never
-	failures int                // number of times in a row that the job gave nothing
-	notUntil time.Time          // the job is not chosen before this time
+	asked    time.Time                    // when the present state began
+	answered time.Time                    // when the hook ended, or the unit stopped or started; zero: it has not
+	failure  string                       // how the hook or unit failed; "": it did not
+	unit     string                       // unit of the job's processes; "": none
+	had      map[*device]memory           // what the job held when it was asked to give it back
+	rest     map[*device]accounting.Bytes // what the suspended job held when it was last judged; nil: it was not
+	errand   uint64                       // number of the last errand
+	waiter   TicketID                     // request that needs the room; 0: a person asked
+	by       *Person                      // user who asked last; nil: the arbiter did
+	resumed  time.Time                    // when the job last returned; zero: never
+	failures int                          // number of times in a row that the job gave nothing
+	notUntil time.Time                    // the job is not chosen before this time
 }
 
 // memory is what a job holds on a device.
@@ -271,6 +272,8 @@ func (a *Arbiter) Resume(now time.Time, id JobID, by *Person) error {
 		return nil
 	case j.residence() != Suspended:
 		return rules.Wrong(rules.ErrRange, wording.NotSuspended, j.name())
+	case j.Rule.Evict.ResumesItself():
+		return rules.Wrong(rules.ErrRange, wording.ResumesItself, j.name(), j.Rule.Name)
 	case a.returning(j) == nil:
 		j.suspension.by = by
 		defer a.cycle(now)
@@ -371,10 +374,27 @@ func (a *Arbiter) settle(now time.Time, j *job) {
 			a.settleReturned(now, j)
 		}
 	case Suspended:
-		if gave, _ := a.gave(j); !gave { // its programs have allocated it again without being asked
+		if gave, _ := a.gave(j); !gave || a.isUsedAgain(j) { // its programs have allocated without being asked
 			a.settleReturned(now, j)
 		}
 	}
+}
+
+// isUsedAgain reports whether the programs of a suspended job that takes its memory again on use have begun to do so.
+func (a *Arbiter) isUsedAgain(j *job) (used bool) {
+	e, s := &j.Rule.Evict, j.suspension
+	if e.How != rules.EvictByHook || e.Returns() != rules.ReturnOnUse {
+		return false
+	}
+	rest := make(map[*device]accounting.Bytes)
+	for _, d := range a.devices {
+		held := a.heldOn(j, d).bytes
+		before, known := s.rest[d]
+		used = used || known && held > before
+		rest[d] = held
+	}
+	s.rest = rest
+	return used
 }
 
 // gave reports whether a job has given back memory since it was asked to, and whether it keeps some of what it had.
@@ -393,7 +413,8 @@ func (a *Arbiter) settleSuspending(now time.Time, j *job, gave bool) {
 	took := now.Sub(s.asked)
 	s.asked, a.noticesDue = now, true
 	if gave {
-		s.state, s.failures = Suspended, 0
+		s.state, s.failures, s.rest = Suspended, 0, nil
+		a.isUsedAgain(j) // notes what it keeps
 		a.suspensionEvent(now, j, EventSuspended, took, wording.GaveBack)
 		s.waiter, s.by = 0, nil // no user has asked for its return
 		return

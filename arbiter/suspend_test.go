@@ -17,7 +17,8 @@ import (
 func evicting() rules.Policy {
 	p := exact(unlimited())
 	p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, rules.NoTimeout
-	p.Defaults.Evict = rules.Evict{How: rules.EvictByHook, IdleAfter: 10 * time.Second, MinResident: time.Minute, Return: rules.ReturnOnRoom}
+	p.Defaults.Evict = rules.Evict{How: rules.EvictByHook, IdleAfter: 10 * time.Second, MinResident: time.Minute, Return: rules.ReturnOnRoom,
+		Suspend: rules.MakeCommand([]string{"/bin/suspend"}), Resume: rules.MakeCommand([]string{"/bin/resume"})}
 	p.EvictAfter = 5 * time.Second
 	return p
 }
@@ -42,14 +43,6 @@ func (c *client) jobOf() arbiter.JobID {
 	}
 	c.w.t.Fatal("no lease")
 	return 0
-}
-
-// asked returns the jobs of errands.
-func asked(all []arbiter.Errand) (jobs []arbiter.JobID) {
-	for _, e := range all {
-		jobs = append(jobs, e.Job)
-	}
-	return jobs
 }
 
 // residence returns the residence of a client's job.
@@ -275,6 +268,44 @@ func TestReturnsWhenThereIsRoom(t *testing.T) {
 	}
 	if err := w.arb.Resume(w.now, job, nil); err != nil || len(w.arb.Errands()) != 1 {
 		t.Errorf("a person decides: %v", err)
+	}
+}
+
+// TestReturnsOnUse: a job whose programs take memory again without being asked is suspended until they begin to. Nothing is reserved for it, and
+// gpuarb resume says so.
+func TestReturnsOnUse(t *testing.T) {
+	p := evicting()
+	p.Defaults.Evict.Resume, p.Defaults.Evict.Return = "", ""
+	w := newWorld(t, p, 8*gib)
+	c, other := w.client(0, 0), w.client(0, 0)
+	c.must(6 * gib)
+	job := c.jobOf()
+	w.errandsIn(20 * time.Second)
+	other.alloc(4 * gib)
+	errand := w.errandsIn(5 * time.Second)[0]
+	c.free(5 * gib)
+	w.arb.ErrandDone(w.now, errand.ID, "")
+	w.errandsIn(3 * time.Second)
+	c.free(gib / 2) // its program goes on giving
+	other.free(4 * gib)
+	if got := w.errandsIn(10 * time.Second); w.residence(job) != arbiter.Suspended || got != nil {
+		t.Fatalf("not used, and %q: %+v", w.residence(job), got)
+	}
+	if err := w.arb.Resume(w.now, job, nil); !errors.Is(err, rules.ErrRange) {
+		t.Errorf("without a command: %v", err)
+	}
+	other.must(7 * gib)
+	other.free(7 * gib)
+	c.must(gib / 4)
+	if w.errandsIn(time.Second); w.residence(job) != arbiter.Resident {
+		t.Errorf("used, and %q", w.residence(job))
+	}
+	other.alloc(8 * gib)
+	if got := w.errandsIn(58 * time.Second); got != nil {
+		t.Errorf("asked within min_resident: %+v", got)
+	}
+	if got := w.errandsIn(3 * time.Second); len(got) != 1 || got[0].Job != job {
+		t.Errorf("not asked after min_resident: %+v", got)
 	}
 }
 

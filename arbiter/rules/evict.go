@@ -92,3 +92,6 @@ func (e *Evict) Returns() EvictReturn {
 	}
 	return ReturnOnRoom
 }
+
+// ResumesItself reports whether a job has no command to resume: its programs take memory again when they are used.
+func (e *Evict) ResumesItself() bool { return e.How == EvictByHook && e.Resume == "" }

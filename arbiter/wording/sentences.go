@@ -115,6 +115,7 @@ const (
 	NoEvict       = "%s cannot be suspended: %s has no evict.how"
 	NotResident   = "%s is %s already"
 	NotSuspended  = "%s is not suspended"
+	ResumesItself = "%s takes its memory again when it is used: %s has no evict.resume"
 	HoldsPlace    = "%s cannot be suspended: it has a reservation (memory.min), a claim, or the sole use of a device"
 	GivesNothing  = "%s cannot be suspended: it holds no memory"
 	SuspendAsked  = "is asked to give its memory back"
