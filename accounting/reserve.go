@@ -170,7 +170,27 @@ func (s *Lease) refuse(t fullLimit, n Bytes) *Refusal {
 // Yield. Bytes below a reservation do not count, because they stay reserved. So leases below one reservation can yield less together than
 // the sum of what each would yield alone.
 func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
-	n = min(n, s.Granted())
+	return r.yield(s, n, func(at *node, n, most Bytes) Bytes {
+		was := r.yielded[at]
+		r.yielded[at] = was.Plus(n)
+		return min(was.Plus(n), most) - min(was, most)
+	})
+}
+
+// Unyield undoes a call of Yield, and returns by how many bytes the sum would fall less. The calls of Yield for other leases may have come
+// before that call or after it.
+func (r *Refusal) Unyield(s *Lease, n Bytes) Bytes {
+	return r.yield(s, n, func(at *node, n, most Bytes) Bytes {
+		was := r.yielded[at]
+		r.yielded[at] = was.Less(n)
+		return min(was, most) - min(was.Less(n), most)
+	})
+}
+
+// yield passes n bytes of s up to the refusing limit. At each node with a reservation it calls pass with the bytes that arrive there, and with
+// the most by which the contribution of the node can fall. pass returns how many go on.
+func (r *Refusal) yield(s *Lease, n Bytes, pass func(at *node, n, most Bytes) Bytes) Bytes {
+	n = min(n, s.held[Memory])
 	if r.by == Present {
 		n = n.Less(s.away) // Release takes these first
 	}
@@ -185,9 +205,7 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 		if r.yielded == nil {
 			r.yielded = make(map[*node]Bytes)
 		}
-		was := a.load[r.by].Plus(r.delta(a)).Less(r.yielded[a])
-		r.yielded[a] += n
-		n = min(n, was.Less(least))
+		n = pass(a, n, a.load[r.by].Plus(r.delta(a)).Less(least))
 	}
 	return n
 }

@@ -58,6 +58,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 		a.loseLease(now, l)
 	}
 	a.dropUnusedOn(now, d)
+	a.forgetOn(now, d)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 

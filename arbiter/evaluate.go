@@ -381,7 +381,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 			return final(ReasonOverBudget)
 		}
 	}
-	if b != t.job.budget || t.job.around != nil && t.job.request.Cgroup == "" { // a session's reservation: those of other sessions of the job, or of other jobs inside the same one, may leave too little
+	if b != t.job.budget || t.job.around != nil && t.job.request.Cgroup == "" && t.kind != wantsReturn { // a session's reservation: those of other sessions of the job, or of other jobs inside the same one, may leave too little
 		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && reasonOf(r) == ReasonOverBudget {
 			return final(ReasonOverBudget)
 		}

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -9,93 +10,148 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file chooses idle jobs that make room for a waiting request, and lets suspended jobs return when nobody waits. tick.go calls it once a
-// second. suspend.go asks the chosen jobs.
+// This file chooses idle jobs that make room for a waiting request, and lets suspended jobs return when no request waits. tick.go calls it once
+// a second. suspend.go asks the chosen jobs.
 
-// makeRoomForWaiting asks idle jobs to give their memory back for the first waiting request of each device, if it has waited for evict.after.
-// No job is asked for a device on which one is being asked already, because its answer changes what the request lacks.
+// looksForRoom is the number of waiting requests for which one call of makeRoomForWaiting looks for idle jobs.
+const looksForRoom = 8
+
+// makeRoomForWaiting asks idle jobs to give their memory back for the first request of each queue, if it has waited for evict.after. It asks
+// no job for a device on which one is being asked already, because its answer changes what requests lack. If many requests are the first of
+// their queues, each call looks at some of them, in turn.
 func (a *Arbiter) makeRoomForWaiting(now time.Time) {
 	if a.policy.EvictAfter <= 0 || len(a.queue) == 0 {
 		return
 	}
-	asked := make(map[*device]bool)
-	for _, j := range a.jobs {
-		if j.residence() == Suspending {
+	busy := a.devicesAsked()
+	first := slices.DeleteFunc(a.firstOfQueues(), func(t *ticket) bool {
+		return now.Sub(t.place.Since) < a.policy.EvictAfter || slices.ContainsFunc(t.candidates, func(s candidate) bool { return busy[s.device] })
+	})
+	if len(first) == 0 {
+		return
+	}
+	idle := a.idleJobs(now)
+	for i := range min(len(first), looksForRoom) {
+		t := first[(a.lookedForRoom+i)%len(first)]
+		if slices.ContainsFunc(t.candidates, func(s candidate) bool { return busy[s.device] }) {
+			continue
+		}
+		for _, j := range a.victims(t, idle) {
+			a.suspend(now, j, t, nil)
 			for d := range j.suspension.had {
-				asked[d] = true
+				busy[d] = true
 			}
 		}
 	}
-	for _, t := range a.queue {
-		first, busy := false, false
-		for i := range t.candidates {
-			d := t.candidates[i].device
-			first, busy = first || !asked[d], busy || asked[d]
-		}
-		for i := range t.candidates {
-			asked[t.candidates[i].device] = true // later requests of these devices are not the first
-		}
-		if !first || busy || t.absent() || now.Sub(t.place.Since) < a.policy.EvictAfter {
-			continue
-		}
-		for _, j := range a.victims(now, t) {
-			a.suspend(now, j, t, nil)
+	a.lookedForRoom += looksForRoom
+}
+
+// devicesAsked returns the devices with memory of jobs that are asked to give it back.
+func (a *Arbiter) devicesAsked() map[*device]bool {
+	all := make(map[*device]bool)
+	for _, j := range a.jobs {
+		if j.residence() == Suspending {
+			for d := range j.suspension.had {
+				all[d] = true
+			}
 		}
 	}
+	return all
+}
+
+// firstOfQueues returns the first request of each queue, if it waits for bytes: no earlier request waits at its narrowest limit or blocks it
+// at a wider one. It omits requests of absent clients, which keep their places.
+func (a *Arbiter) firstOfQueues() (first []*ticket) {
+	taken := make(map[*limit]bool)
+	for _, t := range a.queue {
+		isFirst := !t.absent() && t.lacks(refusingLimit.hasNoRoom)
+		for i := range t.candidates {
+			s := &t.candidates[i]
+			for i, f := range t.waitsOn(s) {
+				isFirst = isFirst && !a.blocked(f.limit, t, s.heldSince) && (i > 0 || !taken[f.limit])
+				taken[f.limit] = taken[f.limit] || i == 0
+			}
+		}
+		if isFirst {
+			first = append(first, t)
+		}
+	}
+	return first
 }
 
 // victims returns the jobs to ask for a waiting request: idle jobs in the order of their last use until they suffice, without those that are
 // then not needed. nil: all idle jobs together do not suffice, or the request does not lack memory alone.
-func (a *Arbiter) victims(now time.Time, t *ticket) []*job {
-	var chosen []*job
-	enough := func(without int) bool {
-		return a.sufficesFor(t, slices.DeleteFunc(slices.Clone(chosen), func(j *job) bool { return without >= 0 && j == chosen[without] }))
+func (a *Arbiter) victims(t *ticket, idle []*job) (chosen []*job) {
+	lacks := a.shortOn(t)
+	if lacks == nil {
+		return nil
 	}
-	all := a.idleJobs(now, t)
-	for !enough(-1) {
-		if len(all) == 0 {
-			return nil
+	for _, j := range idle {
+		if a.mayGiveTo(j, t) {
+			lacks.without(j)
+			if chosen = append(chosen, j); lacks.nothing() {
+				break
+			}
 		}
-		chosen, all = append(chosen, all[0]), all[1:]
+	}
+	if !lacks.nothing() {
+		return nil
 	}
 	for i := len(chosen) - 2; i >= 0; i-- { // the last one was needed
-		if enough(i) {
+		lacks.with(chosen[i])
+		if lacks.nothing() {
 			chosen = slices.Delete(chosen, i, i+1)
+		} else {
+			lacks.without(chosen[i])
 		}
 	}
 	return chosen
 }
 
-// idleJobs returns the jobs that may be asked to make room for a request, the longest idle first.
-func (a *Arbiter) idleJobs(now time.Time, t *ticket) (all []*job) {
+// idleJobs returns the jobs that may be asked to make room, the longest idle first.
+func (a *Arbiter) idleJobs(now time.Time) (all []*job) {
 	since := make(map[*job]time.Time)
 	for _, id := range a.Jobs() {
 		j := a.jobs[id]
-		if a.mayBeAsked(now, j, t) {
-			idle, _ := a.times(j)
-			since[j] = idle
-			if now.Sub(idle) >= j.Rule.Evict.IdleAfter {
-				all = append(all, j)
-			}
+		if !a.mayBeAsked(now, j) || a.works(now, j) {
+			continue
+		}
+		if idle, _ := a.times(j); now.Sub(idle) >= j.Rule.Evict.IdleAfter {
+			since[j], all = idle, append(all, j)
 		}
 	}
 	slices.SortStableFunc(all, func(x, y *job) int { return since[x].Compare(since[y]) })
 	return all
 }
 
-// mayBeAsked reports whether a job may be asked to make room for a request if it is idle.
-func (a *Arbiter) mayBeAsked(now time.Time, j *job, t *ticket) bool {
-	if !j.Rule.Evict.Evicts() || j.residence() != Resident || len(j.tickets) > 0 || j.pending || j.ended ||
-		j.outermost() == t.job.outermost() || j.priority() > t.job.priority() || a.keepsPlace(j) {
-		return false
+// works notes the calls of a job until now. It reports whether a process of the job is inside an allocation, or has a lease on a device that
+// does not answer and so does not tell how busy the process is.
+func (a *Arbiter) works(now time.Time, j *job) bool {
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if l.noteCalls(now); s.alive() && !l.lost && (l.device.hung || l.word.Pending() > 0) {
+				return true
+			}
+		}
 	}
-	if unit := j.unit(); j.Rule.Evict.How == rules.EvictByUnit && (unit == "" || a.sharesUnit(j, unit)) {
+	return false
+}
+
+// mayBeAsked reports whether a job may be asked to make room if it is idle.
+func (a *Arbiter) mayBeAsked(now time.Time, j *job) bool {
+	if !j.Rule.Evict.Evicts() || j.residence() != Resident || len(j.tickets) > 0 || len(j.inside) > 0 || j.pending || j.ended {
 		return false
 	}
 	if s := j.suspension; s != nil && (now.Before(s.notUntil) || !s.resumed.IsZero() && now.Sub(s.resumed) < j.Rule.Evict.MinResident) {
 		return false
 	}
-	return slices.ContainsFunc(a.devices, func(d *device) bool { return t.on(d) && a.heldOn(j, d).bytes > 0 })
+	return !a.noUnit(j) && !a.keepsPlace(j)
+}
+
+// mayGiveTo reports whether an idle job may be asked to make room for a request: it has no higher priority, and is not the request's own.
+func (a *Arbiter) mayGiveTo(j *job, t *ticket) bool {
+	return j.residence() == Resident && j.priority() <= t.job.priority() && j.outermost() != t.job.outermost() &&
+		slices.ContainsFunc(a.devices, func(d *device) bool { return t.on(d) && a.heldOn(j, d).bytes > 0 })
 }
 
 // keepsPlace reports whether a job has a reservation, a claim, or the sole use of a device. It cannot be suspended then.
@@ -123,66 +179,126 @@ func (a *Arbiter) keepsPlace(j *job) bool {
 	return false
 }
 
-// sufficesFor reports whether a request would have room if the chosen jobs gave their memory back. It is false if the request lacks anything
-// but memory, and if it lacks nothing.
-func (a *Arbiter) sufficesFor(t *ticket, chosen []*job) bool {
+// shortage has what a waiting request lacks on its candidate devices, less what the chosen jobs would give back.
+type shortage struct {
+	arb   *Arbiter
+	any   bool // one of the devices is enough
+	on    []shortOn
+	gives map[*lease]accounting.Bytes // bytes that leases would give back, as they were read first: clients free all the time
+}
+
+// shortOn has the limits that refuse a request on a device.
+type shortOn struct {
+	device *device
+	at     []shortAt
+}
+
+// shortAt is a limit that refuses a request, with the bytes by which its sum falls if the chosen jobs give their memory back.
+type shortAt struct {
+	*accounting.Refusal
+	gain accounting.Bytes
+}
+
+// shortOn returns what a request lacks. nil: it lacks nothing that idle jobs could give.
+func (a *Arbiter) shortOn(t *ticket) *shortage {
+	lacks := &shortage{arb: a, any: t.any, gives: make(map[*lease]accounting.Bytes)}
 	for i := range t.candidates {
 		s := &t.candidates[i]
-		lacks := s.lacks(refusingLimit.hasNoRoom)
-		ok := lacks && !s.lacks(func(f refusingLimit) bool { return f.noRoom && f.ofPermits() }) && a.makesRoomOn(t, s.device, chosen)
+		permits := s.lacks(func(f refusingLimit) bool { return f.noRoom && f.ofPermits() })
 		switch {
-		case t.any && ok:
-			return true
-		case !t.any && lacks && !ok:
-			return false
-		}
-	}
-	return !t.any && t.lacks(refusingLimit.hasNoRoom)
-}
-
-// makesRoomOn reports whether each limit that refuses a request on a device would have room if the chosen jobs gave their memory back there.
-func (a *Arbiter) makesRoomOn(t *ticket, d *device, chosen []*job) bool {
-	refusals := func(yield func(*accounting.Refusal) bool) {
-		if t.lease != nil {
-			a.chargedNode(t).Refusals(t.memory(t.bytes))(yield)
-			return
-		}
-		least, b := t.reserves(d)
-		a.ledger.MinRefusals(b, d.Index, least, d.headroomFor(b, least))(yield)
-	}
-	for r := range refusals {
-		var gain accounting.Bytes
-		for _, j := range chosen {
-			gain = gain.Plus(a.gainAt(r, j, d))
-		}
-		if gain < r.Short {
-			return false
-		}
-	}
-	return true
-}
-
-// gainAt returns by how much the sum at a limit falls if a job gives its memory back. A unit that stops gives its contexts back, too.
-func (a *Arbiter) gainAt(r *accounting.Refusal, j *job, d *device) (gain accounting.Bytes) {
-	for l := range j.leasesOn(d) {
-		below := r.Budget == nil
-		for b := range l.session.budget.Chain() {
-			below = below || b == r.Budget
-		}
-		if !below {
+		case permits && !t.any:
+			return nil
+		case permits, !s.lacks(refusingLimit.hasNoRoom):
 			continue
 		}
-		if n := l.Granted().Less(a.idle(l)); n > 0 {
-			gain = gain.Plus(r.Yield(&l.Lease, n))
+		on := shortOn{device: s.device}
+		for r := range a.refusalsOn(t, s.device) {
+			on.at = append(on.at, shortAt{Refusal: r})
 		}
-		if r.Budget == nil && j.Rule.Evict.How == rules.EvictByUnit {
-			gain = gain.Plus(l.uncharged())
+		if len(on.at) > 0 {
+			lacks.on = append(lacks.on, on)
 		}
 	}
-	return gain
+	if len(lacks.on) == 0 {
+		return nil
+	}
+	return lacks
 }
 
-// returnOnRoom lets suspended jobs whose rule says so return when nobody waits on their devices and there is room. The one that was suspended
+// refusalsOn yields the limits without room for a request on a device.
+func (a *Arbiter) refusalsOn(t *ticket, d *device) iter.Seq[*accounting.Refusal] {
+	if t.lease != nil {
+		return a.chargedNode(t).Refusals(t.memory(t.bytes))
+	}
+	least, b := t.reserves(d)
+	return a.ledger.MinRefusals(b, d.Index, least, d.headroomFor(b, least))
+}
+
+// nothing reports whether the request has room.
+func (s *shortage) nothing() bool {
+	short := func(on shortOn) bool {
+		return slices.ContainsFunc(on.at, func(at shortAt) bool { return at.gain < at.Short })
+	}
+	if s.any {
+		return slices.ContainsFunc(s.on, func(on shortOn) bool { return !short(on) })
+	}
+	return !slices.ContainsFunc(s.on, short)
+}
+
+// without counts that a job gives its memory back.
+func (s *shortage) without(j *job) {
+	s.each(j, func(at *shortAt, l *lease, n, overhead accounting.Bytes) {
+		at.gain = at.gain.Plus(at.Yield(&l.Lease, n)).Plus(overhead)
+	})
+}
+
+// with undoes without.
+func (s *shortage) with(j *job) {
+	s.each(j, func(at *shortAt, l *lease, n, overhead accounting.Bytes) {
+		at.gain = at.gain.Less(at.Unyield(&l.Lease, n)).Less(overhead)
+	})
+}
+
+// each calls do for each limit and each lease of a job below it, with the bytes that the lease would give back, and with those of its contexts
+// that count at that limit. Processes give their contexts back only if they end. Memory of ended processes is not given: the device frees it
+// in any case.
+func (s *shortage) each(j *job, do func(at *shortAt, l *lease, n, overhead accounting.Bytes)) {
+	for _, on := range s.on {
+		for l := range j.leasesOn(on.device) {
+			if !l.session.alive() {
+				continue
+			}
+			n, read := s.gives[l]
+			if !read {
+				if n = l.Granted().Less(s.arb.idle(l)); j.byUnit() {
+					n = n.Plus(l.Charged())
+				}
+				s.gives[l] = n
+			}
+			for i := range on.at {
+				at := &on.at[i]
+				switch {
+				case at.Budget == nil && j.byUnit():
+					do(at, l, n, l.uncharged())
+				case at.Budget == nil || l.isBelow(at.Budget):
+					do(at, l, n, 0)
+				}
+			}
+		}
+	}
+}
+
+// isBelow reports whether a lease counts in a budget.
+func (l *lease) isBelow(b *accounting.Budget) bool {
+	for at := range l.session.budget.Chain() {
+		if at == b {
+			return true
+		}
+	}
+	return false
+}
+
+// returnOnRoom lets suspended jobs whose rule says so return when no request waits on their devices and there is room. The one that was suspended
 // first comes first.
 func (a *Arbiter) returnOnRoom(now time.Time) {
 	var all []*job

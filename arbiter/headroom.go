@@ -49,24 +49,40 @@ func (l *lease) headroomOf() (b *accounting.Budget, of *job) {
 // headroomFor returns the headroom of a budget that reserves least bytes on a device: its present headroom, else that of a new reservation.
 // A shared budget has none, because its reservation does not belong to one program.
 func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accounting.Bytes {
-	n, inside := 1, false // contexts of which headroom is reserved; inside: contexts are charged to the reservation
+	needs, inside := d.headroomCost(), false // inside: its contexts are charged to the reservation
+	all, _ := b.ReservedOverhead(d.Index)
 	switch of := b.Owner.(type) {
 	case *shared:
 		return 0
 	case *job:
 		if inside = of.contextsInside(); of.residence() != Resident {
-			n = of.contextsAway(d)
+			needs = max(all, of.overheadBack(d))
+			all = 0
 		}
 	case *session:
 		inside = of.job.contextsInside()
 	}
-	if least == 0 || inside {
+	switch {
+	case least == 0 || inside:
 		return 0
-	}
-	if all, _ := b.ReservedOverhead(d.Index); all > 0 {
+	case all > 0:
 		return all
 	}
-	return d.headroomCost().Times(uint64(n))
+	return needs
+}
+
+// overheadBack returns the overhead on a device that is reserved for a suspended job when it returns: what its processes take now, and what
+// the contexts will take that it does not have any more. The result is at least the overhead that its processes had with these contexts, or 0
+// if it still has all its contexts.
+func (j *job) overheadBack(d *device) (all accounting.Bytes) {
+	n := j.contextsAway(d)
+	if n == 0 || d.policy.ChargeOverhead {
+		return 0
+	}
+	for l := range j.leasesOn(d) {
+		all = all.Plus(l.uncharged())
+	}
+	return max(all.Plus(d.headroomCost().Times(uint64(n))), j.suspension.had[d].overhead)
 }
 
 // checkMin returns nil if a budget can reserve least bytes with headroom on a device, else the limit that has no room.
@@ -155,9 +171,10 @@ func (a *Arbiter) isFurther(t *ticket) bool {
 	return b != nil && !t.lease.isOffered()
 }
 
-// trimHeadroom lowers the headroom for a lease to the known cost of a context, after the context that uses it was measured.
+// trimHeadroom lowers the headroom for a lease to the known cost of a context, after the context that uses it was measured. The headroom of
+// a job that returns is for all its contexts, and stays.
 func (a *Arbiter) trimHeadroom(l *lease) {
-	if b, _ := l.headroomOf(); b != nil && l.extra.Confirmed() && l.contexts > 0 && l.extra.Overhead > 0 {
+	if b, of := l.headroomOf(); b != nil && of.keepsFor(l.device) == 0 && l.extra.Confirmed() && l.contexts > 0 && l.extra.Overhead > 0 {
 		all, _ := b.ReservedOverhead(l.device.Index)
 		_ = a.ledger.ReserveOverhead(b, l.device.Index, min(all, l.device.contextCost())) // cannot fail: the device exists
 	}

@@ -24,9 +24,9 @@ func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
 
 // limits returns a job's own limits in force on a device.
 func (j *job) limits(d *device) accounting.Limits {
-	m := j.Memory(d.bounds())
-	m.Min = max(m.Min, j.keepsFor(d))
-	return inForce(m, d, !j.pending && !j.released && !j.ended && j.reservesOn(d))
+	l := inForce(j.Memory(d.bounds()), d, !j.pending && !j.released && !j.ended && j.reservesOn(d))
+	l.Min = max(l.Min, j.keepsFor(d))
+	return l
 }
 
 // limits returns a session's own limits in force on a device.
@@ -64,8 +64,8 @@ func (s *shared) describeLimit(d *device, limit accounting.Bytes) string {
 func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	j, s := t.job, t.session
 	switch {
-	case t.kind == wantsReturn, j.residence() == Suspended && (t.kind == wantsSession || t.kind == wantsJob):
-		return j.suspension.had[d].bytes, j.budget
+	case t.kind == wantsReturn, j.returnsOnStart() && t.opens():
+		return j.wantsBack(d), j.budget
 	case s == nil && slices.Contains(j.hidden, d):
 		return 0, j.budget
 	case s != nil && slices.Contains(s.hidden, d):

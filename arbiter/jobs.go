@@ -59,7 +59,7 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	a.newJob(now, j)
 	t := &ticket{kind: wantsJob, job: j, place: r.Place, any: r.Any, noWait: r.OpenNow}
 	for _, d := range from {
-		if j.keeps(d) || j.reservesOn(d) && j.Memory(d.bounds()).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 || j.residence() == Suspended && j.suspension.had[d].bytes > 0 {
+		if j.keeps(d) || j.reservesOn(d) && j.Memory(d.bounds()).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 || j.returnsOnStart() && j.wantsBack(d) > 0 {
 			t.candidates = append(t.candidates, candidate{device: d})
 		}
 	}

@@ -184,10 +184,14 @@ func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	return since
 }
 
-// noteHeldSince stores in the candidates of a ticket since when its job has held memory there.
+// noteHeldSince stores in the candidates of a ticket since when its job has held memory there. A job that returns keeps its place by arrival,
+// also if it has kept a part of its memory: the requests for which it made room come first.
 func (a *Arbiter) noteHeldSince(t *ticket) {
 	for i := range t.candidates {
-		t.candidates[i].heldSince = a.heldSince(t.job, t.candidates[i].device)
+		s := &t.candidates[i]
+		if s.heldSince = neverHeld; t.kind != wantsReturn {
+			s.heldSince = a.heldSince(t.job, s.device)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 // startOf returns the request for a session's reservation at its start.
 func (a *Arbiter) startOf(s *session, place Place) *ticket {
 	t := &ticket{kind: wantsSession, job: s.job, session: s, place: place}
-	if s.job.residence() == Suspended { // the process starts in the unit of a suspended job
+	if s.job.returnsOnStart() {
 		t.candidates = a.returnOf(s.job).candidates
 		return t
 	}

@@ -151,7 +151,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 		t.job.counts().lastRefused = firstPart(answer.Explain)
 	}
 	a.finish(now, t, answer)
-	if t.lease == nil {
+	if t.opens() {
 		a.recordEnd(now, t.job, answer.Explain)
 		a.abandon(now, t)
 	}
@@ -200,7 +200,7 @@ func (a *Arbiter) cancelStart(now time.Time, j *job) bool {
 func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
 	a.dequeue(now, t)
 	t.done = true
-	if t.lease == nil {
+	if t.opens() {
 		a.abandon(now, t)
 	}
 	a.changed()
@@ -231,7 +231,7 @@ func (a *Arbiter) refuseLate(now time.Time) {
 func (a *Arbiter) answerCrowded(now time.Time, t *ticket, why string) {
 	a.returnIdle(t)
 	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})
-	if t.lease == nil {
+	if t.opens() {
 		a.abandon(now, t)
 	}
 }

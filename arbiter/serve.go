@@ -164,8 +164,8 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *candidate) {
 		j.devices = []*device{at.device}
 	}
 	j.pending = false
-	if j.residence() == Suspended {
-		a.returnOnUse(now, j)
+	if j.returnsOnStart() {
+		a.returnOnUse(now, t, at)
 	}
 	a.begin(now, j, keeps)
 	a.finish(now, t, Result{Granted: true, Job: new(a.jobInfo(j))})
@@ -204,8 +204,8 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 		j.opened = now
 		a.stats.TotalJobs++
 	}
-	if j.residence() == Suspended {
-		a.returnOnUse(now, j)
+	if j.returnsOnStart() {
+		a.returnOnUse(now, t, nil)
 	}
 	a.reserve(s)
 	a.finish(now, t, Result{Granted: true})

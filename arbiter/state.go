@@ -75,6 +75,8 @@ type Arbiter struct {
 	lastSession SessionID
 	lastLease   LeaseID
 	lastErrand  uint64
+
+	lookedForRoom int // number of looks for idle jobs, for requests that take turns (evict.go)
 }
 
 // account is a budget on a device.

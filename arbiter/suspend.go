@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -33,16 +34,17 @@ const (
 	settleWithin  = 2 * time.Second  // after its hook, a job has this long to give memory back
 	askAgainAfter = 30 * time.Second // a job that gave nothing is not asked again for this long; the time doubles each time
 	askAgainMost  = time.Hour
-	returnsWithin = 10 * time.Minute // memory stays reserved for so long for a unit that has started and has not taken all of it
+	unitReturns   = 10 * time.Minute // memory stays reserved for so long for a unit that has started and has not taken all of it
 )
 
-// suspension is what is known about a job that was asked to give its memory back.
+// suspension says whether the memory of a job is on its devices, and what the job held before.
 type suspension struct {
 	state    Residence
 	asked    time.Time                    // when the present state began
 	answered time.Time                    // when the hook ended, or the unit stopped or started; zero: it has not
 	failure  string                       // how the hook or unit failed; "": it did not
 	unit     string                       // unit of the job's processes; "": none
+	evict    rules.Evict                  // settings of the job's rule when it was asked to give its memory back
 	had      map[*device]memory           // what the job held when it was asked to give it back
 	rest     map[*device]accounting.Bytes // what the suspended job held when it was last judged; nil: it was not
 	errand   uint64                       // number of the last errand
@@ -53,7 +55,7 @@ type suspension struct {
 	notUntil time.Time                    // the job is not chosen before this time
 }
 
-// memory is what a job holds on a device.
+// memory has the amounts that a job holds on a device.
 type memory struct {
 	bytes    accounting.Bytes // bytes that count in its budgets, without idle credit
 	overhead accounting.Bytes // bytes that its processes take beside that, by the device's figures
@@ -74,7 +76,7 @@ type Errand struct {
 	Evict   rules.Evict
 	Unit    string           // unit of the job's processes; "": none
 	Device  int              // device with the request that needs the room; -1: a person asked, or the job resumes
-	Wanted  accounting.Bytes // bytes that the request lacks; 0: everything
+	Wanted  accounting.Bytes // bytes that the request asks for; 0: everything
 	PIDs    []int            // living processes of the job
 	Process rules.Process    // process for which the job's rule was chosen
 }
@@ -133,13 +135,29 @@ func (a *Arbiter) gaveOn(j *job, d *device) memory {
 	return memory{had.bytes.Less(has.bytes), had.overhead.Less(has.overhead), max(0, had.contexts-has.contexts)}
 }
 
+// wantsBack returns the bytes that a suspended job reserves on a device to return: what it held, and no more than its own limit now allows.
+func (j *job) wantsBack(d *device) accounting.Bytes {
+	return min(j.suspension.had[d].bytes, j.Memory(d.bounds()).Max)
+}
+
 // keepsFor returns the bytes that are reserved on a device for a job that takes its memory again.
 func (j *job) keepsFor(d *device) accounting.Bytes {
 	if r := j.residence(); r != Resuming && r != Stuck {
 		return 0
 	}
-	return j.suspension.had[d].bytes
+	return j.wantsBack(d)
 }
+
+// evict returns how a job gives its memory back. A suspended job returns in the way in which it left, also if its rule has another way by now.
+func (j *job) evict() *rules.Evict {
+	if s := j.suspension; j.residence() != Resident && s.evict.Evicts() && s.evict.How != j.Rule.Evict.How {
+		return &s.evict
+	}
+	return &j.Rule.Evict
+}
+
+// byUnit reports whether a job gives its memory back by the end of its unit.
+func (j *job) byUnit() bool { return j.evict().How == rules.EvictByUnit }
 
 // contextsAway returns how many contexts fewer a suspended job has on a device than when it was asked to give its memory back.
 func (j *job) contextsAway(d *device) int {
@@ -175,16 +193,16 @@ func (a *Arbiter) sharesUnit(j *job, unit string) bool {
 // job ends.
 func (a *Arbiter) takeOver(now time.Time, j *job) {
 	unit := j.request.Process.Unit
-	if unit == "" || j.Rule.Evict.How != rules.EvictByUnit {
+	if unit == "" {
 		return
 	}
 	for _, id := range a.Jobs() {
 		old := a.jobs[id]
-		if s := old.suspension; old == j || s == nil || s.state == Resident || s.unit != unit || len(old.sessions) > 0 {
+		if old == j || !old.outlives() || old.suspension.unit != unit || slices.ContainsFunc(old.sessions, (*session).alive) {
 			continue
 		}
+		a.withdrawReturn(now, old)
 		j.suspension, old.suspension = old.suspension, nil
-		a.cancelOf(now, old, func(t *ticket) bool { return t.kind == wantsReturn })
 		old.closed = true
 		a.endJob(now, old)
 		_, _ = a.setLimits(a.jobChanges(nil, j), false)
@@ -193,26 +211,41 @@ func (a *Arbiter) takeOver(now time.Time, j *job) {
 }
 
 // outlives reports whether a job stays although its last process has ended: its unit was stopped, and will be started again.
-func (j *job) outlives() bool {
-	return j.residence() != Resident && j.Rule.Evict.How == rules.EvictByUnit
+func (j *job) outlives() bool { return j.residence() != Resident && j.byUnit() }
+
+// returnsOnStart reports whether a suspended job returns with the start of its next process, because that is in its unit.
+func (j *job) returnsOnStart() bool { return j.residence() == Suspended && j.byUnit() }
+
+// noUnit reports whether a job would give its memory back by the end of its unit, but has none for itself.
+func (a *Arbiter) noUnit(j *job) bool {
+	unit := j.unit()
+	return j.byUnit() && (unit == "" || a.sharesUnit(j, unit))
 }
 
-// Suspend asks a job to give its memory back, because a person wants that. ErrNoJob: there is no such job. ErrRange: its rule does not say how,
-// it holds nothing or a reservation, or it is suspended already.
+// Suspend asks a job to give its memory back, because a person wants that. A stuck job is asked again, and nothing stays reserved for it.
+// ErrNoJob: there is no such job. ErrRange: its rule does not say how, it holds nothing or a reservation, or it is suspended already.
 func (a *Arbiter) Suspend(now time.Time, id JobID, by *Person) error {
 	j := a.jobs[id]
 	switch {
 	case j == nil:
 		return fmt.Errorf(wording.JobEnded, id, ErrNoJob)
+	case j.residence() == Stuck:
+		defer a.cycle(now)
+		a.suspend(now, j, nil, by)
+		return nil
 	case !j.Rule.Evict.Evicts():
 		return rules.Wrong(rules.ErrRange, wording.NoEvict, j.name(), j.Rule.Name)
 	case j.residence() != Resident:
 		return rules.Wrong(rules.ErrRange, wording.NotResident, j.name(), j.residence())
 	case a.keepsPlace(j):
 		return rules.Wrong(rules.ErrRange, wording.HoldsPlace, j.name())
+	case a.noUnit(j):
+		return rules.Wrong(rules.ErrRange, wording.NoUnit, j.name())
+	case len(j.inside) > 0:
+		return rules.Wrong(rules.ErrRange, wording.HasInside, j.name())
 	}
 	for _, d := range a.devices {
-		if a.heldOn(j, d).bytes > 0 {
+		if a.heldOn(j, d).bytes > 0 && slices.ContainsFunc(j.sessions, (*session).alive) {
 			a.suspend(now, j, nil, by)
 			return nil
 		}
@@ -225,17 +258,21 @@ func (a *Arbiter) suspend(now time.Time, j *job, t *ticket, by *Person) {
 	if j.suspension == nil {
 		j.suspension = &suspension{}
 	}
-	s := j.suspension
-	s.state, s.asked, s.answered, s.failure, s.waiter, s.by, s.unit = Suspending, now, time.Time{}, "", 0, by, j.unit()
-	s.had = make(map[*device]memory)
-	for _, d := range a.devices {
-		if m := a.heldOn(j, d); m.bytes > 0 || m.contexts > 0 {
-			s.had[d] = m
+	s, stuck := j.suspension, j.residence() == Stuck
+	s.state, s.asked, s.answered, s.failure, s.waiter, s.by = Suspending, now, time.Time{}, "", 0, by
+	if stuck { // it returns to what it had before, and no part of that is reserved any more
+		_, _ = a.setLimits(a.jobChanges(nil, j), false)
+	} else {
+		s.unit, s.evict, s.had = j.unit(), j.Rule.Evict, make(map[*device]memory)
+		for _, d := range a.devices {
+			if m := a.heldOn(j, d); m.bytes > 0 || m.contexts > 0 {
+				s.had[d] = m
+			}
 		}
 	}
 	e, text := a.newErrand(j), wording.SuspendAsked
 	if t != nil {
-		s.waiter, e.Wanted = t.id, t.bytes
+		s.waiter, e.Wanted = t.id, a.wantsBytes(t)
 		if len(t.candidates) == 1 {
 			e.Device = t.candidates[0].device.Index
 		}
@@ -249,7 +286,7 @@ func (a *Arbiter) suspend(now time.Time, j *job, t *ticket, by *Person) {
 func (a *Arbiter) newErrand(j *job) *Errand {
 	a.lastErrand++
 	j.suspension.errand = a.lastErrand
-	e := Errand{ID: a.lastErrand, Job: j.id, Evict: j.Rule.Evict, Unit: j.suspension.unit, Device: -1, Process: j.request.Process}
+	e := Errand{ID: a.lastErrand, Job: j.id, Evict: *j.evict(), Unit: j.suspension.unit, Device: -1, Process: j.request.Process}
 	for _, p := range j.sessions {
 		if p.alive() {
 			e.PIDs = append(e.PIDs, p.process.PID)
@@ -260,7 +297,8 @@ func (a *Arbiter) newErrand(j *job) *Errand {
 }
 
 // Resume lets a suspended job take its memory again as soon as there is room: it adds a request for everything that the job held to the queue.
-// For a stuck job it asks once more. ErrNoJob: there is no such job. ErrRange: the job is not suspended.
+// For a stuck job it asks once more. ErrNoJob: there is no such job. ErrRange: the job is not suspended. A *Result: what it held can never
+// have room.
 func (a *Arbiter) Resume(now time.Time, id JobID, by *Person) error {
 	j := a.jobs[id]
 	switch {
@@ -272,12 +310,16 @@ func (a *Arbiter) Resume(now time.Time, id JobID, by *Person) error {
 		return nil
 	case j.residence() != Suspended:
 		return rules.Wrong(rules.ErrRange, wording.NotSuspended, j.name())
-	case j.Rule.Evict.ResumesItself():
+	case j.evict().ResumesItself():
 		return rules.Wrong(rules.ErrRange, wording.ResumesItself, j.name(), j.Rule.Name)
 	case a.returning(j) == nil:
 		j.suspension.by = by
 		defer a.cycle(now)
-		a.decideNew(now, a.returnOf(j))
+		t := a.returnOf(j)
+		a.decideNew(now, t)
+		if r := t.result(); r.Reason != ReasonNone {
+			return &r
+		}
 	}
 	return nil
 }
@@ -290,11 +332,20 @@ func (a *Arbiter) returning(j *job) *ticket {
 	return nil
 }
 
+// withdrawReturn takes the waiting request with which a job returns out of the queue, if there is one.
+func (a *Arbiter) withdrawReturn(now time.Time, j *job) {
+	if t := a.returning(j); t != nil {
+		a.dequeue(now, t)
+		t.done = true
+		a.changed()
+	}
+}
+
 // returnOf returns the request for all that a suspended job held.
 func (a *Arbiter) returnOf(j *job) *ticket {
 	t := &ticket{kind: wantsReturn, job: j}
 	for _, d := range a.devices {
-		if j.suspension.had[d].bytes > 0 && !d.lost {
+		if j.wantsBack(d) > 0 {
 			t.candidates = append(t.candidates, candidate{device: d})
 		}
 	}
@@ -317,10 +368,13 @@ func (a *Arbiter) askToReturn(now time.Time, j *job) {
 	a.suspensionEvent(now, j, EventResuming, 0, wording.ResumeAsked)
 }
 
-// returnOnUse reserves all that a suspended job held, because its unit was started by somebody else.
-func (a *Arbiter) returnOnUse(now time.Time, j *job) {
+// returnOnUse reserves all that a suspended job held, because its unit was started by systemd or a user. t is the request of its first process,
+// or of its `gpuarb run`. at is the device that the request got, if one device was enough. Memory on other devices does not come back.
+func (a *Arbiter) returnOnUse(now time.Time, t *ticket, at *candidate) {
+	j := t.job
 	s := j.suspension
-	a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsReturn })
+	a.withdrawReturn(now, j)
+	maps.DeleteFunc(s.had, func(d *device, _ memory) bool { return !t.on(d) || t.any && at.device != d })
 	s.state, s.asked, s.answered, s.failure = Resuming, now, now, ""
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	a.suspensionEvent(now, j, EventResuming, 0, wording.StartedAgain)
@@ -353,36 +407,37 @@ func (a *Arbiter) settle(now time.Time, j *job) {
 	s := j.suspension
 	switch j.residence() {
 	case Suspending:
-		if s.answered.IsZero() {
-			return
-		}
 		gave, keeps := a.gave(j)
-		if gave && !keeps || !now.Before(s.answered.Add(settleWithin)) {
+		drains := len(j.sessions) > 0 && !slices.ContainsFunc(j.sessions, (*session).alive) // its unit has stopped, and the device is behind
+		if !s.answered.IsZero() && (gave && !keeps || !drains && !now.Before(s.answered.Add(settleWithin))) {
 			a.settleSuspending(now, j, gave)
 		}
-	case Resuming:
+	case Resuming, Stuck:
+		lacks, _ := a.gave(j)
 		switch {
 		case s.answered.IsZero():
+		case !lacks:
+			a.settleReturned(now, j, now, wording.TookAgain)
+		case s.state == Stuck:
 		case s.failure != "":
 			s.state = Stuck
 			a.suspensionEvent(now, j, EventStuck, now.Sub(s.asked), fmt.Sprintf(wording.ResumeFailed, s.failure))
-		case j.Rule.Evict.How == rules.EvictByUnit && now.Before(s.answered.Add(returnsWithin)):
-			if gave, _ := a.gave(j); !gave {
-				a.settleReturned(now, j)
-			}
-		default:
-			a.settleReturned(now, j)
+		case !now.Before(s.answered.Add(j.returnsWithin())):
+			a.settleReturned(now, j, s.answered, wording.TookPart)
 		}
 	case Suspended:
-		if gave, _ := a.gave(j); !gave || a.isUsedAgain(j) { // its programs have allocated without being asked
-			a.settleReturned(now, j)
+		switch lacks, _ := a.gave(j); { // its programs may have allocated without being asked
+		case !lacks:
+			a.settleReturned(now, j, now, wording.TookAgain)
+		case a.isUsedAgain(j):
+			a.settleReturned(now, j, now, wording.TookPart)
 		}
 	}
 }
 
 // isUsedAgain reports whether the programs of a suspended job that takes its memory again on use have begun to do so.
 func (a *Arbiter) isUsedAgain(j *job) (used bool) {
-	e, s := &j.Rule.Evict, j.suspension
+	e, s := j.evict(), j.suspension
 	if e.How != rules.EvictByHook || e.Returns() != rules.ReturnOnUse {
 		return false
 	}
@@ -395,6 +450,15 @@ func (a *Arbiter) isUsedAgain(j *job) (used bool) {
 	}
 	s.rest = rest
 	return used
+}
+
+// returnsWithin returns for how long memory stays reserved for a job that was asked to take it, and has not taken all of it. A server can be
+// slow to start. A hook may end before its server has allocated, and no other job may have the memory for as long as it could not be asked for it.
+func (j *job) returnsWithin() time.Duration {
+	if j.byUnit() {
+		return unitReturns
+	}
+	return max(settleWithin, j.evict().MinResident)
 }
 
 // gave reports whether a job has given back memory since it was asked to, and whether it keeps some of what it had.
@@ -432,16 +496,37 @@ func (a *Arbiter) settleSuspending(now time.Time, j *job, gave bool) {
 	}
 }
 
-// settleReturned ends the suspension of a job: its memory is its own again, and nothing is reserved for it.
-func (a *Arbiter) settleReturned(now time.Time, j *job) {
+// settleReturned ends the suspension of a job, which came back at a time: its memory is its own again, and nothing is reserved for it.
+func (a *Arbiter) settleReturned(now time.Time, j *job, back time.Time, text string) {
 	s := j.suspension
 	took := now.Sub(s.asked)
-	a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsReturn })
-	s.state, s.had, s.asked, s.resumed = Resident, nil, now, now
+	a.withdrawReturn(now, j)
+	s.state, s.had, s.asked, s.resumed = Resident, nil, now, back
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
-	a.suspensionEvent(now, j, EventResumed, took, wording.TookAgain)
+	a.suspensionEvent(now, j, EventResumed, took, text)
 	s.by = nil
 	if len(j.sessions) == 0 { // its unit has ended again
 		a.endJob(now, j)
+	}
+}
+
+// forgetOn ends the suspensions of jobs on a device that was lost: what they held there cannot come back.
+func (a *Arbiter) forgetOn(now time.Time, d *device) {
+	for _, id := range a.Jobs() {
+		j := a.jobs[id]
+		if j == nil || j.residence() == Resident {
+			continue
+		}
+		delete(j.suspension.had, d)
+		t := a.returning(j)
+		switch {
+		case len(j.suspension.had) == 0:
+			a.settleReturned(now, j, now, wording.WentAway)
+		case t != nil: // it asks for what it held on the other devices
+			a.withdrawReturn(now, j)
+			again := a.returnOf(j)
+			again.place = t.place
+			a.decideNew(now, again)
+		}
 	}
 }

@@ -14,8 +14,8 @@ func (a *Arbiter) Tick(now time.Time) {
 		a.recallOver(now, p)
 	}
 	a.expire(now)
-	a.serveDue(now)
 	a.settleAll(now)
+	a.serveDue(now)
 	a.makeRoomForWaiting(now)
 	a.returnOnRoom(now)
 	a.warn(now)

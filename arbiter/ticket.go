@@ -23,15 +23,18 @@ func (t *ticket) shares(yield func(*shared) bool) {
 	t.job.shares(yield)
 }
 
-// reservesIn yields the jobs of cgroups around the job of a cgroup that is being opened, the inner ones first. The reservation of the job is
-// part of their budgets. It yields nothing for other tickets.
+// reservesIn yields the jobs of cgroups around the job of a cgroup that is being opened, or around a job that returns, the inner ones first.
+// The reservation of the job is part of their budgets. It yields nothing for other tickets.
 func (t *ticket) reservesIn(yield func(*job) bool) {
-	if t.kind != wantsJob || t.job.request.Cgroup == "" {
+	if t.kind != wantsReturn && (t.kind != wantsJob || t.job.request.Cgroup == "") {
 		return
 	}
 	for in := t.job.around; in != nil && yield(in); in = in.around {
 	}
 }
+
+// opens reports whether a job or a session is opened by the ticket, and is dropped if the ticket is refused.
+func (t *ticket) opens() bool { return t.kind == wantsJob || t.kind == wantsSession }
 
 // on reports whether a device is among the candidates of a ticket.
 func (t *ticket) on(d *device) bool {

@@ -56,6 +56,7 @@ func TestEvents(t *testing.T) {
 	if got := waits.Line(); got != "alloc b ok" {
 		t.Fatalf("the waiting program says %q", got)
 	}
+	m.AwaitLog("gave its memory back") // the request is served before the hook has ended
 	waits.Want("free b", "ok")
 	gpuarb(m, "resume", "1")
 	said(t, folder, "resume")
