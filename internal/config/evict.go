@@ -13,8 +13,7 @@ import (
 var evictKeys = []string{"evict.how", "evict.suspend", "evict.resume", "evict.idle_after", "evict.min_resident", "evict.timeout", "evict.return"}
 
 // checkEvict finds settings of a section with which no job could give its memory back, or take it again. e are the settings of the
-// section's programs, those of [defaults] included. A section without keys of its own, or with a value that is no value, has no further
-// mistake.
+// section's programs, those of [defaults] included. A section whose value could not be read has been reported already.
 func (l *loader) checkEvict(d *draft, e rules.Evict) {
 	first, own := d.firstEvictKey(), d.lines["evict.how"] != 0
 	switch {

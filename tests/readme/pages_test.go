@@ -86,6 +86,8 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/slurm.md", "sh", "make packages", "tests/systemd TestFullSystemdSlurm"},
 	{"admin/slurm.md", "sh", "sbatch", "tests/slurm TestFullSteps"},
 	{"reference/job.md", "", "", "tests/bindings TestBudgetOfACgroup"},
+	{"admin/model-servers.md", "toml", "schema_version", "tests/readme TestConfigurationsOfThePages"},
+	{"admin/model-servers.md", "toml", "[[rule]]", "tests/evict TestPresets"},
 	{"admin/notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
 	{"admin/notebooks.md", "python", "", "tests/notebooks TestFullHub"},
 	{"admin/notebooks.md", "toml", "", "tests/systemd TestFullSystemdHub"},
@@ -164,6 +166,9 @@ func TestConfigurationsOfThePages(t *testing.T) {
 		}
 		found++
 		path := filepath.Join(t.TempDir(), "gpuarb.toml")
+		if !strings.Contains(b.text, "schema_version") { // a file for conf.d
+			b.text = "schema_version = 1\n" + b.text
+		}
 		if err := os.WriteFile(path, []byte(b.text), 0o600); err != nil {
 			t.Fatal(err)
 		}

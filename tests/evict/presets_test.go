@@ -1,0 +1,111 @@
+package evict
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// These tests hold that the rules of docs/admin/model-servers.md make servers give their memory back and take it again. The servers are stand-ins
+// that answer as those of the page do. The rules are the page's own, with another address, and without the unit.
+
+// questions are the calls by which servers are asked for an answer, and whether they load their model for it.
+var questions = map[string]struct {
+	path, body string
+	loads      bool
+}{
+	"vllm":       {"/v1/completions", `{"prompt": "a"}`, false},
+	"sglang":     {"/generate", `{"text": "a"}`, false},
+	"ollama":     {"/api/generate", `{"model": "llama3.1", "prompt": "a"}`, true},
+	"llama.cpp":  {"/v1/chat/completions", `{"model": "gemma-3-4b"}`, true},
+	"llama-swap": {"/v1/chat/completions", `{"model": "a"}`, true},
+	"comfyui":    {"/prompt", `{"prompt": {}}`, true},
+}
+
+// preset returns the rule of the page for a kind of server, and the port that its commands name. The commands call another address.
+func preset(t *testing.T, kind, address string) (rule, port string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/admin/model-servers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rule, found := strings.Cut(string(page), "```toml\n[[rule]]\nname = \""+kind+"\"\n")
+	rule, _, ended := strings.Cut(rule, "```")
+	at := regexp.MustCompile(`127\.0\.0\.1:(\d+)`)
+	unit := regexp.MustCompile(`match\.unit = ".*"\n`)
+	if !found || !ended || !at.MatchString(rule) || !unit.MatchString(rule) {
+		t.Fatalf("the page has no rule for %s", kind)
+	}
+	port = at.FindStringSubmatch(rule)[1]
+	rule = unit.ReplaceAllLiteralString(rule, "match.command = \"*model-server "+kind+" *\"\n")
+	return "[[rule]]\n" + at.ReplaceAllString(rule, address+":$1"), port
+}
+
+// TestPresets: each kind of server on the page gives its memory to a waiting program, and answers again when that has ended. Servers that load
+// their model when they are asked do so. The others return when there is room.
+func TestPresets(t *testing.T) {
+	n := 0
+	for kind, question := range questions {
+		n++
+		address := fmt.Sprintf("127.%d.%d.%d", 1+os.Getpid()>>8&0x7f, os.Getpid()&0xff, n)
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			rule, port := preset(t, kind, address)
+			m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
+[defaults]
+on_full = "wait"
+evict.after = "500ms"
+evict.idle_after = "500ms"
+evict.min_resident = "100ms"
+` + rule})
+			program, err := filepath.Abs("../programs/model-server")
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := m.Begin(m.Gpuarb("run", "--name", "server", "--", "python3", program, kind, address+":"+port, "6G"))
+			server.Expect("ready")
+			answers := func() {
+				t.Helper()
+				ask(t, "http://"+address+":"+port+question.path, question.body)
+				if used := m.SimNumber("used", "0"); used != 6*gib {
+					t.Errorf("the driver has %d bytes in use", used)
+				}
+			}
+			answers()
+			other := cudaprog(m)
+			other.Want("alloc a 4G", "ok")
+			if used := m.SimNumber("used", "0"); used != 4*gib {
+				t.Errorf("beside the suspended server the driver has %d bytes in use", used)
+			}
+			other.Want("free a", "ok")
+			if !question.loads {
+				rig.Eventually(t, "the server has its memory again", func() bool { return m.SimNumber("used", "0") == 6*gib })
+			}
+			answers()
+			if peak := m.SimNumber("peak", "0"); peak > 8*gib {
+				t.Errorf("the driver saw %d bytes in use at once", peak)
+			}
+		})
+	}
+}
+
+// ask asks a server, which must answer.
+func ask(t *testing.T, url, body string) {
+	t.Helper()
+	client := http.Client{Timeout: rig.Patience}
+	r, err := client.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	if text, err := io.ReadAll(r.Body); err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(text), "hello") && !strings.Contains(string(text), "prompt_id") {
+		t.Errorf("%s answers %s, %q, %v", url, r.Status, text, err)
+	}
+}
