@@ -67,6 +67,7 @@ var differing = []struct {
 	{regexp.MustCompile(`\b(for|after|within) \d+ ?(ms|s)\b`), "$1 …"},
 	{regexp.MustCompile(`\[\d+\]`), "[PID]"},
 	{regexp.MustCompile(`\bPID \d+\)`), "PID)"},
+	{regexp.MustCompile(`\bafter \d+\.\d+ s\b`), "after …"},
 	{regexp.MustCompile(`\bwaited \d+(ms|s)\b`), "waited …"},
 	{regexp.MustCompile(`\b1\.\d GiB free\b`), "1.… GiB free"}, // an ended program's context counts until the device is read again
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\d\b`), "DATE"},
@@ -182,7 +183,11 @@ func play(t *testing.T, list []step) {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
-	env := append(append(m.Env(), rig.NoProcessor...), "LC_ALL=C.UTF-8", "PATH="+build+":/usr/bin:"+os.Getenv("PATH"))
+	programs, err := filepath.Abs("../programs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(append(m.Env(), rig.NoProcessor...), "LC_ALL=C.UTF-8", "PATH="+build+":"+programs+":/usr/bin:"+os.Getenv("PATH"))
 	cmd := m.Command(env, "unshare", "-m", "bash", "-c", machine, "bash", m.Dir)
 	in, err := cmd.StdinPipe()
 	if err != nil {
