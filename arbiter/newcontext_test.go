@@ -50,7 +50,7 @@ func TestAssumedContexts(t *testing.T) {
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.Capacity != 15400 || d.Context != 100 {
 		t.Errorf("of y, whose allocation may be in flight, the assumption stays: %+v", d)
 	}
-	w.now = w.now.Add(100 * time.Millisecond)
+	w.now = w.now.Add(300 * time.Millisecond)
 	w.early(x.figure(100), y.figure(5120))
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.Capacity != 15780 || d.Context != 120 || w.arb.Unread(0, start.Add(-time.Second)) {
 		t.Errorf("both are shown: %+v", d)
@@ -88,9 +88,9 @@ func TestAContextThatNobodyKnows(t *testing.T) {
 	if o := y.contexts(1); o.Reason != arbiter.ReasonReading {
 		t.Errorf("%+v", o)
 	}
-	w.now = w.now.Add(100 * time.Millisecond)
+	w.now = w.now.Add(300 * time.Millisecond)
 	w.early(x.figure(16000))
-	w.now = w.now.Add(100 * time.Millisecond)
+	w.now = w.now.Add(300 * time.Millisecond)
 	w.early(x.figure(16000))
 	if o := y.contexts(1); o.Reason != arbiter.ReasonDeviceFull || o.Requested != 100 {
 		t.Errorf("%+v", o)

@@ -117,8 +117,8 @@ type Device struct {
 
 // settledFor is how long the usage of a process must have been unchanged before an early reading of it counts. Bytes count as used from the
 // moment in which they are granted, but the device shows them only when the driver has allocated them. In between, the overhead seems
-// smaller than it is.
-const settledFor = 50 * time.Millisecond
+// smaller than it is. On a busy machine that takes a program 100 ms and more.
+const settledFor = 250 * time.Millisecond
 
 // settled reports whether a reading shows at least the overhead that the process really has. While its driver makes a context, no reading
 // does. Otherwise there are two cases. Either no allocation was under way: the process uses nothing, or its usage has not changed for

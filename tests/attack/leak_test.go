@@ -94,7 +94,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	var visitors []*rig.Program
 	for range 4 {
 		p := start(m, "visitor")
-		p.Tell(fmt.Sprintf("%s %d", id, 2500**scale))
+		p.Tell(fmt.Sprintf("%s %d", id, 1000**scale))
 		visitors = append(visitors, p)
 	}
 	var wg sync.WaitGroup

@@ -41,7 +41,7 @@ func checkRPM(t *testing.T, file string, more ...string) {
 		rpm("--upgrade", "--force", other)
 	}
 	rpm("--verify", "gpuarb-slurm", "gpuarb-kube")
-	inside("gpuarb-nri --help 2>&1 | grep -q cdi && test -s /usr/lib/gpuarb-slurm/gpuarb.so && sh -n /usr/lib/gpuarb-slurm/prolog && systemctl --root=/ cat gpuarb-nri.service >/dev/null")
+	inside("gpuarb-nri --help 2>&1 | grep -q cdi && test -s /usr/lib/gpuarb-slurm/gpuarb.so && sh -n /usr/lib/gpuarb-slurm/prolog && systemctl --root=/ list-unit-files gpuarb-nri.service >/dev/null")
 	rpm("--erase", "gpuarb-slurm", "gpuarb-kube")
 	inside("gpuarb enable --all && test -s /etc/ld.so.preload && echo '# mine' >>/etc/gpuarb/gpuarb.toml")
 	rpm("--upgrade", "--force", file)
