@@ -3,6 +3,8 @@
 // that is known never changes.
 #include "core/device.h"
 
+#include "core/log.h"
+
 bool ga_device_same(const uint8_t a[GA_UUID_SIZE], const uint8_t b[GA_UUID_SIZE]) {
     uint64_t words[2][GA_UUID_SIZE / sizeof(uint64_t)];
     __builtin_memcpy(words[0], a, GA_UUID_SIZE);
@@ -29,7 +31,18 @@ int ga_device_number(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
         number = (int)next;
     }
     ga_self_unlock(&root->devices_lock);
+    if (number < 0)
+        ga_device_unheld();
     return number;
+}
+
+void ga_device_unheld(void) {
+    static _Atomic uint32_t told;
+    if (!atomic_exchange(&told, 1))
+        ga_log_user("this program uses more than %u devices: it is not limited on the others, and "
+                    "memory that it takes there counts against no budget; let it see fewer devices "
+                    "(CUDA_VISIBLE_DEVICES)",
+                    (uint64_t)GA_DEVICES);
 }
 
 void ga_device_declare(struct ga_root *root, uint32_t device, uint64_t total) {

@@ -43,13 +43,18 @@ static uint64_t total_of(ga_cu_device ordinal) {
 }
 
 int ga_cuda_device_number(struct ga_root *root, ga_cu_device ordinal) {
-    if (ordinal < 0 || ordinal >= (int)GA_DEVICES)
+    uint8_t identity[GA_UUID_SIZE];
+    if (ordinal < 0)
         return -1;
+    if (ordinal >= (int)GA_DEVICES) {
+        if (read_identity(ordinal, identity)) // the driver has such a device
+            ga_device_unheld();
+        return -1;
+    }
     _Atomic uint8_t *known = &ga_cuda(root)->numbers[ordinal];
     int number = atomic_load_explicit(known, memory_order_acquire) - 1;
     if (GA_LIKELY(number >= 0))
         return number;
-    uint8_t identity[GA_UUID_SIZE];
     if (!read_identity(ordinal, identity)) {
         ga_log("device %d has neither a UUID nor a PCI address", (int64_t)ordinal);
         return -1;

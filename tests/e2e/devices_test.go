@@ -272,3 +272,19 @@ func TestUnknownDevice(t *testing.T) {
 	})
 	holdsToTheByte(t, m)
 }
+
+// TestMoreDevicesThanALeaseHas: a process is limited on 32 devices. The first call on another device says on stderr that it is not limited
+// there, once.
+func TestMoreDevicesThanALeaseHas(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: strings.Repeat("1G,", 32) + "1G", NoMount: true})
+	r := rig.Run(t, m.Gpuarb("run", "--memory", "100M", "--", rig.Build(t, "programs/cudaprog-dlsym"), "--device", "32", "alloc a 200M", "alloc b 200M"))
+	const want = "more than 32 devices: it is not limited on the others"
+	if r.Code != 0 || strings.Count(r.Stderr, want) != 1 {
+		t.Errorf("on the last of 33 devices: %d: %q", r.Code, r.Stderr)
+	}
+	r = rig.Run(t, m.Gpuarb("run", "--memory", "100M", "--", rig.Build(t, "programs/cudaprog-dlsym"), "--device", "31", "alloc a 200M"))
+	if !strings.Contains(r.Stdout, "alloc a err 2") || strings.Contains(r.Stderr, want) {
+		t.Errorf("on the 32nd device: %q %q", r.Stdout, r.Stderr)
+	}
+}
