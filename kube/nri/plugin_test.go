@@ -324,6 +324,31 @@ func TestExtendedResourceIsHeld(t *testing.T) {
 	program.End()
 }
 
+// TestTwoRequestsOfOneClaim: a container that names two requests of a claim is held to the larger of their devices. A third request, which
+// it does not name, gives it nothing.
+func TestTwoRequestsOfOneClaim(t *testing.T) {
+	client := claimed("96Mi", "0")
+	change(t, client, func(p *corev1.Pod) {
+		p.Spec.Containers[0].Resources.Claims = []corev1.ResourceClaim{{Name: "gpu", Request: "small"}, {Name: "gpu", Request: "large"}}
+	})
+	claim, err := client.ResourceV1().ResourceClaims("lab").Get(t.Context(), "train-gpu-x", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim.Status.Allocation.Devices.Results = nil
+	for request, bytes := range map[string]string{"small": "96Mi", "large": "160Mi", "other": "1Gi"} {
+		claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{Driver: "gpu.nvidia.com",
+			Request: request, ConsumedCapacity: map[resourcev1.QualifiedName]resource.Quantity{"memory": resource.MustParse(bytes)}})
+	}
+	if _, err := client.ResourceV1().ResourceClaims("lab").UpdateStatus(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cluster := &share.Cluster{Client: client}
+	if granted, err := cluster.Granted(t.Context(), "lab", "train", "u1", "main"); err != nil || granted.Bytes != 160<<20 {
+		t.Errorf("%+v, %v", granted, err)
+	}
+}
+
 // change edits the pod lab/train on the API server.
 func change(t *testing.T, client *fake.Clientset, how func(*corev1.Pod)) {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,9 +126,19 @@ func times(n, unit uint64) uint64 {
 
 // claimed is a claim that a container uses, whole or in part.
 type claimed struct {
-	name    string // name of the ResourceClaim object
-	request string // name of the request in the claim whose devices the container gets; "": it gets the devices of all requests
-	by      string // "claim NAME" or the name of the extended resource, as in the pod's specification; for messages
+	name     string   // name of the ResourceClaim object
+	requests []string // names of the requests in the claim whose devices the container gets; "": it gets the devices of all requests
+	by       string   // "claim NAME" or the name of the extended resource, as in the pod's specification; for messages
+}
+
+// with adds a request of a claim to the claims in all. by is used if it is the first request of that claim.
+func with(all []claimed, name, request, by string) []claimed {
+	i := slices.IndexFunc(all, func(of claimed) bool { return of.name == name })
+	if i < 0 {
+		return append(all, claimed{name, []string{request}, by})
+	}
+	all[i].requests = append(all[i].requests, request)
+	return all
 }
 
 // claimsOf returns the claims that the container spec uses. First come the claims that its specification names. If DRA drivers provide
@@ -140,13 +151,13 @@ func claimsOf(p *corev1.Pod, spec *corev1.Container) (all []claimed, err error) 
 			return nil, fmt.Errorf("pod %s/%s has no claim %q yet", p.Namespace, p.Name, use.Name)
 		}
 		if name != "" {
-			all = append(all, claimed{name, use.Request, "claim " + use.Name})
+			all = with(all, name, use.Request, "claim "+use.Name)
 		}
 	}
 	if extended := p.Status.ExtendedResourceClaimStatus; extended != nil {
 		for _, r := range extended.RequestMappings {
 			if r.ContainerName == spec.Name {
-				all = append(all, claimed{extended.ResourceClaimName, r.RequestName, r.ResourceName})
+				all = with(all, extended.ResourceClaimName, r.RequestName, r.ResourceName)
 			}
 		}
 	}
@@ -196,5 +207,7 @@ func (c *Cluster) byClaim(ctx context.Context, p *corev1.Pod, of claimed) (most 
 // has reports whether the container that uses the claim gets the allocated device r. If a request lists alternatives, r.Request is
 // REQUEST/ALTERNATIVE.
 func (of claimed) has(r resourcev1.DeviceRequestAllocationResult) bool {
-	return of.request == "" || r.Request == of.request || strings.HasPrefix(r.Request, of.request+"/")
+	return slices.ContainsFunc(of.requests, func(request string) bool {
+		return request == "" || r.Request == request || strings.HasPrefix(r.Request, request+"/")
+	})
 }
