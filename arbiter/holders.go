@@ -120,7 +120,7 @@ func slotsHeld(now time.Time, d *device, within *job) string {
 	var names []string
 	taken := len(d.permits[permit.Slot])
 	for _, h := range oldestHolders(d) {
-		if within.shows(h.Job) {
+		if within == nil || h.Job == within || h.Job.isInside(within) {
 			names = append(names, wording.Holder(h.owned(), 0, "", now, h.since))
 		}
 	}

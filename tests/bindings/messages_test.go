@@ -131,6 +131,35 @@ func TestMessagesNameNoOpener(t *testing.T) {
 	free.End()
 }
 
+// TestMessagesNameNoProcessAround: a program in a job inside another job waits for the slot of a process that is only in the outer job. Its
+// message does not name that process. Root is told its name.
+func TestMessagesNameNoProcessAround(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "400M", "slots.max = 1\nslots.scope = \"process\"\n")
+	u, outer := m.OtherUser(anne), m.Cgroup()
+	inner := m.Below(outer, "inner")
+	job(t, m, 0, "", "open", "--cgroup", outer.Path, "--memory", "200M", "--name", "outer")
+	job(t, m, 0, "", "open", "--cgroup", inner.Path, "--memory", "100M", "--name", "inner")
+	around := u.BareIn(outer)
+	around.Want("alloc a 20M", "ok")
+	waits := m.Begin(inside(m, u, inner, "run", "--name", "waits", "--wait", "--", u.Program("cudaprog-dlsym"), "alloc a 20M"))
+	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	name := fmt.Sprintf("[%d]", around.PID())
+	if text := m.Snapshot().Queue[0].Text; strings.Contains(text, name) {
+		t.Errorf("the queue says %s", text)
+	}
+	if said := rig.Run(t, inside(m, u, inner, "why", "waits")); said.Code != 0 || strings.Contains(said.Stdout, name) {
+		t.Errorf("gpuarb why says %d: %s", said.Code, said.Stdout)
+	}
+	if said := rig.Run(t, m.Gpuarb("ps")).Stdout; !strings.Contains(said, fmt.Sprint(around.PID())) {
+		t.Errorf("root is not told the name: %s", said)
+	}
+	around.End()
+	waits.Expect("ready")
+	waits.Expect("alloc a ok")
+	waits.Wait()
+}
+
 // TestFilesShowItsOwnJob: below /gpu, a user's process in the job of a cgroup sees only that job and the jobs inside it. It cannot read
 // /gpu/events, which has the events of all jobs. Root in the cgroup, and processes outside, see all jobs.
 func TestFilesShowItsOwnJob(t *testing.T) {
