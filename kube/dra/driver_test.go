@@ -3,6 +3,8 @@ package dra_test
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -323,6 +325,36 @@ func TestFiftyClaims(t *testing.T) {
 	if left := n.files(); len(left) != 0 {
 		t.Errorf("files are left: %q", left)
 	}
+}
+
+// TestAbsentAPIServer: a driver that starts while the API server does not answer says so. When the API server is there, the driver says that
+// too.
+func TestAbsentAPIServer(t *testing.T) {
+	n := newNode(t, "400M")
+	n.kill()
+	absent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := &apiServer{url: "http://" + absent.Addr().String()}
+	absent.Close()
+	n.flags = append(n.flags, "--kubeconfig", later.kubeconfig(t, t.TempDir()))
+	driver := n.Begin(n.Command(n.Env(), rig.Build(t, "kube/gpuarb-dra"), n.flags...))
+	says := func(want string) {
+		t.Helper()
+		rig.Eventually(t, "the driver says: "+want, func() bool { return strings.Count(driver.Stderr(), want) == 1 })
+	}
+	says("the API server does not answer, so that no GPU is offered yet: ")
+	there, err := net.Listen("tcp", absent.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })}
+	defer server.Close()
+	go func() { _ = server.Serve(there) }()
+	says("the API server answers")
+	driver.Signal(syscall.SIGTERM)
+	driver.Wait()
 }
 
 // TestKilledDriver: the driver is killed while it prepares and unprepares a claim. Then each CDI file that a runtime reads is complete,

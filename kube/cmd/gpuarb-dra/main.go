@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -13,7 +14,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -91,6 +94,28 @@ func (o *options) client() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
+// tellAbsent says in the log that the API server does not answer, once, and that it does, later. It ends with the first answer; a refusal
+// is an answer. Without tellAbsent nothing would be said: the library that publishes the GPUs waits for the API server in silence.
+func tellAbsent(ctx context.Context, client kubernetes.Interface) {
+	for told := false; ctx.Err() == nil; told = true {
+		_, err := client.Discovery().ServerVersion()
+		var refusal apierrors.APIStatus
+		if err == nil || errors.As(err, &refusal) {
+			if told {
+				log.Print("the API server answers")
+			}
+			return
+		}
+		if !told {
+			log.Printf("the API server does not answer, so that no GPU is offered yet: %v", err)
+		}
+		select {
+		case <-time.After(5 * time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
 // run registers the driver with the kubelet, and publishes the GPUs until a signal or an error ends it. It returns nil after SIGTERM or
 // SIGINT.
 func run() error {
@@ -116,6 +141,7 @@ func run() error {
 	defer stop()
 	ctx, end := context.WithCancelCause(stopped)
 	d.Fatal = end
+	go tellAbsent(ctx, client)
 	helper, err := kubeletplugin.Start(ctx, d, kubeletplugin.DriverName(share.Driver), kubeletplugin.NodeName(o.node), kubeletplugin.KubeClient(client),
 		kubeletplugin.RegistrarDirectoryPath(registry), kubeletplugin.PluginDataDirectoryPath(data))
 	if err != nil {
