@@ -88,12 +88,13 @@ func (d *Daemon) jobOfProcessLocked(token ipc.Token, peer ipc.Peer, proc *rules.
 	switch {
 	case j == nil:
 		return d.jobOfLocked(token, peer)
-	case j.open && d.jobs[token].isInside(j):
-		return d.jobOfLocked(token, peer)
 	case !j.open:
 		return 0, refused(ipc.StatusPermission, "the job of cgroup %s still waits for its reservation: start the program when it has it", j.bound.path)
 	}
 	d.noteProcessLocked(j)
+	if d.jobs[token].isInside(j) {
+		return d.jobOfLocked(token, peer)
+	}
 	return j.id, nil
 }
 
