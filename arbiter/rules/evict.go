@@ -95,3 +95,10 @@ func (e *Evict) Returns() EvictReturn {
 
 // ResumesItself reports whether a job has no command to resume: its programs take memory again when they are used.
 func (e *Evict) ResumesItself() bool { return e.How == EvictByHook && e.Resume == "" }
+
+// override sets *to to *given, unless given is nil.
+func override[T any](to, given *T) {
+	if given != nil {
+		*to = *given
+	}
+}

@@ -194,13 +194,6 @@ func (s Settings) With(rule *Rule) Settings {
 	return s
 }
 
-// override sets *to to *given, unless given is nil.
-func override[T any](to, given *T) {
-	if given != nil {
-		*to = *given
-	}
-}
-
 // normal returns t with corrected values in place of invalid ones.
 func (t Terms) normal() *Terms {
 	t.StreamsMax = max(1, t.StreamsMax)

@@ -21,9 +21,12 @@ func (a *app) suspendCommand(resume bool) *cobra.Command {
 Your own jobs, or as root anybody's. The jobs return with gpuarb resume, or by themselves (evict.return).`,
 	}
 	if resume {
-		command.Use, command.Short = "resume JOB…", "let suspended jobs take their GPU memory again"
-		command.Long = `Lets suspended jobs take their GPU memory again. Each waits in the queue until everything that it held fits.
-A job that is stuck, because it failed to take its memory, is asked once more.`
+		command = &cobra.Command{
+			Use:   "resume JOB…",
+			Short: "let suspended jobs take their GPU memory again",
+			Long: `Lets suspended jobs take their GPU memory again. Each waits in the queue until everything that it held fits.
+A job that is stuck, because it failed to take its memory, is asked once more.`,
+		}
 	}
 	command.Args = argumentCount(1, math.MaxInt)
 	command.ValidArgsFunction = a.fromState(offerJobs)

@@ -1,5 +1,3 @@
-// Package errand runs the commands by which an idle job gives its memory back and takes it again (evict.suspend and evict.resume), and stops
-// and starts systemd services. It does not judge whether the job did what it was asked.
 package errand
 
 import (
@@ -17,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+// This file runs hooks as children, and has what hooks of both kinds share. systemd.go runs them as transient units.
 
 // Hook is a command that runs as the owner of a job.
 type Hook struct {

@@ -235,6 +235,11 @@ func (l *loader) finish() (*Config, error) {
 	return nil, slices.Compact(l.mistakes)
 }
 
+// checkEvict records the mistakes in the keys evict.* of a section; e are the settings of its programs.
+func (l *loader) checkEvict(d *draft, e rules.Evict) {
+	d.checkEvict(e, func(key, format string, args ...any) { l.mistake(d, key, format, args...) })
+}
+
 // checkAlso records a mistake for each driver that a second [[device]] section lists in its key also.
 func (l *loader) checkAlso() {
 	had := map[string]*draft{}

@@ -144,3 +144,26 @@ func (l *loader) checkDevices(m Machine) {
 		}
 	}
 }
+
+// checkEvictions warns if no job is ever asked to make room although a section says how, or if a section says when and none says how. It
+// warns of commands that the machine does not have.
+func (l *loader) checkEvictions(m Machine) {
+	never, evicts := l.config.Policy.EvictAfter == rules.NoTimeout, false
+	for _, d := range slices.Concat(l.defaults, l.rules) {
+		if d.Evict.How != nil && *d.Evict.How != rules.EvictNever {
+			if evicts = true; never {
+				l.warn(d, "evict.how", `evict.how: jobs make room only after gpuarb suspend, because evict.after in [defaults] is "max"; a time there, such as "5s", has waiting requests ask them`)
+			}
+		}
+		for key, command := range map[string]*rules.Command{"evict.suspend": d.Evict.Suspend, "evict.resume": d.Evict.Resume} {
+			if command != nil && m.Program != nil && !m.Program(command.Args()[0]) {
+				l.warn(d, key, "%s: this machine has no program %s", key, command.Args()[0])
+			}
+		}
+	}
+	for _, d := range l.defaults {
+		if d.lines["evict.after"] != 0 && !never && !evicts {
+			l.warn(d, "evict.after", `evict.after: no job can be asked to make room, because no section has evict.how = "hook" or "unit"`)
+		}
+	}
+}

@@ -1,0 +1,3 @@
+// Package errand runs the commands by which an idle job gives its memory back and takes it again (evict.suspend and evict.resume), and stops
+// and starts systemd services. It does not judge whether the job did what it was asked.
+package errand
