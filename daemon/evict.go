@@ -61,8 +61,12 @@ func (d *Daemon) freeze(by requester, job uint64, value string) error {
 	if err == nil {
 		return nil
 	}
+	errno := errnoOf(err)
+	if errno == unix.EINVAL && (value == "0" || value == "1") {
+		errno = unix.EBUSY // the job cannot be suspended or resumed as it is now
+	}
 	d.log.Log(d.ctx, d.history.Level(by.uid), "a write into freeze was refused", "event", "freeze_refused", "uid", by.uid, "job", job, "value", value, "err", err)
-	return errors.Join(errnoOf(err), err)
+	return errors.Join(errno, err)
 }
 
 // startErrandLocked carries out an errand in a goroutine of its own.

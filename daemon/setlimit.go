@@ -27,11 +27,14 @@ func (d *Daemon) awaitChange(ctx context.Context, by requester) error {
 	return d.changes.Wait(ctx, by.uid)
 }
 
-// Set changes a limit when a process writes it into the filesystem.
+// Set changes a limit, or suspends or resumes a job, when a process writes that into the filesystem.
 func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	by := writerOf(s)
 	if d.awaitChange(ctx, by) != nil {
 		return unix.EINTR
+	}
+	if s.Name == gpufs.Freeze {
+		return d.freeze(by, s.Of.ID, s.Value)
 	}
 	r := ipc.LimitRequest{Target: uint32(s.Of.Kind), Device: uint32(s.Device)}
 	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {

@@ -1,6 +1,6 @@
 package gpufs
 
-// This file takes a user's write to a limit. node.go opens the file; the daemon implements Control.
+// This file takes a user's write to a limit or to freeze. node.go opens the file; the daemon implements Control.
 
 import (
 	"context"

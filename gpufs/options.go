@@ -1,6 +1,6 @@
 package gpufs
 
-// This file has the interface between a mount and the daemon: the mount's options, the writes to limits, and the
+// This file has the interface between a mount and the daemon: the mount's options, the writes to files, and the
 // event history. mount.go takes the options; package daemon implements the interfaces.
 
 import (
@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 )
 
 // Options configures a mount.
@@ -28,7 +29,7 @@ type Options struct {
 	// Standing returns the rights of a thread that opens a file. It may read the thread's files in /proc, like
 	// SelfOf. nil: no opener is privileged.
 	Standing func(tid, uid uint32) Standing
-	// Control receives the writes to limits; nil: all files are read-only.
+	// Control receives the writes to files; nil: all files are read-only.
 	Control Control
 	// Hides reports whether a user must not see other users' command lines; nil: all users see all of them.
 	Hides func(uid uint32) bool
@@ -44,16 +45,19 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Control changes limits of running programs. Set must be safe for concurrent use. If Set waits, it must stop at the
+// Control changes limits of running programs, and suspends and resumes jobs. Set must be safe for concurrent use. If Set waits, it must stop at the
 // end of the context, which a signal to the writer ends. The writer gets the syscall.Errno that the returned error
 // wraps, or EIO.
 type Control interface {
 	Set(context.Context, Setting) error
 }
 
-// Setting is a limit in the form in which a user wrote it.
+// Freeze is the name of the file of a job that suspends the job if 1 is written into it, and resumes it with 0.
+const Freeze = report.Freeze
+
+// Setting is a limit, or the value of Freeze, in the form in which a user wrote it.
 type Setting struct {
-	Of       rules.Owner // the owner of the limit
+	Of       rules.Owner // the owner of the limit, or the job
 	UserName string      // name of the user that the limit applies to; "": the limit is not a user's
 	Device   int         // index; rules.AllDevices: every device
 	Name     string      // the file's name: memory.max, slots.max, …
@@ -88,9 +92,12 @@ func (o opener) reader() uint32 {
 	return o.uid
 }
 
-// writable reports whether a file sets a live limit. streams.max applies to each lease of a process, so that only the
-// process's file sets it, for all leases together.
+// writable reports whether a file sets a live limit, or suspends a job. streams.max applies to each lease of a process,
+// so that only the process's file sets it, for all leases together.
 func (s *Setting) writable(name string) bool {
+	if name == Freeze {
+		return s.Of.Kind == rules.OfJob
+	}
 	file := rules.FileNamed(name)
 	return s.Of.Has(file) && (file != rules.StreamsMax || s.Device == rules.AllDevices)
 }

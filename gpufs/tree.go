@@ -202,7 +202,7 @@ func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*
 	return of
 }
 
-// makeWritable makes those entries writable that set a live limit of s.Of.
+// makeWritable makes those entries writable that set a live limit of s.Of, or suspend that job.
 func (b *builder) makeWritable(entries []entry, s Setting) []entry {
 	if b.Control == nil {
 		return entries
@@ -220,5 +220,5 @@ func (b *builder) makeWritable(entries []entry, s Setting) []entry {
 	return entries
 }
 
-// maxCommand is the most bytes in one write to a limit.
+// maxCommand is the most bytes in one write to a file.
 const maxCommand = 4096

@@ -41,7 +41,7 @@ var printed = map[string]reflect.Type{
 var withoutJSON = map[string]string{
 	"run": "the output is the program's", "queue cancel": "it prints nothing", "enable": "it prints what it does, for people; status has the data",
 	"disable": "as enable", "completion": "a shell's script", "help": "for people", "top": "a screen; ps, jobs and devices have its data",
-	"metrics": "Prometheus' format", "job open": "it prints one number", "job close": "it prints a sentence",
+	"suspend": "it prints nothing", "resume": "it prints nothing", "metrics": "Prometheus' format", "job open": "it prints one number", "job close": "it prints a sentence",
 	"cdi generate": "it prints JSON in the format of CDI",
 }
 

@@ -411,7 +411,7 @@ func TestExitCodes(t *testing.T) {
 		{"help", daemon, "help ps", 0, ""},
 		{"top without a terminal", daemon, "top", 2, "top needs a terminal that it can draw on; `gpuarb top --once` prints the same once, `watch gpuarb top --once --compact` again and again"},
 		{"events", daemon, "events", 0, ""},
-		{"events, unknown kind", daemon, "events --kind denied", 2, "--kind: there is no \"denied\"; there are granted, refused, waited, served, recalled, limit_changed, configured, died, ended, reclaimed, kept, deadlock, over, within, clamped, excess, two_copies, driver_limit, no_process, unmanaged, verified, device_found, device_lost, device_hung, device_woke, device_unknown, idle, aged, lost"},
+		{"events, unknown kind", daemon, "events --kind denied", 2, "--kind: there is no \"denied\"; there are granted, refused, waited, served, recalled, limit_changed, configured, died, ended, reclaimed, kept, deadlock, over, within, clamped, excess, two_copies, driver_limit, no_process, unmanaged, verified, device_found, device_lost, device_hung, device_woke, device_unknown, idle, aged, suspending, suspended, suspend_failed, resuming, resumed, stuck, lost"},
 		{"top once", daemon, "top --once", 0, ""},
 		{"top, unknown column", daemon, "top --sort size", 2, "--sort: there is no \"size\"; there are pid, user, gpu, state, used, budget, peak, age, wants, util, idle, waited and command"},
 		{"top, too often", daemon, "top --interval 1ms", 2, "--interval: must be 100ms or longer"},

@@ -12,22 +12,30 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// suspendCommand returns `gpuarb suspend`, or with resume `gpuarb resume`.
-func (a *app) suspendCommand(resume bool) *cobra.Command {
-	command := &cobra.Command{
+// suspendCommand returns `gpuarb suspend`.
+func (a *app) suspendCommand() *cobra.Command {
+	return a.residenceCommand(&cobra.Command{
 		Use:   "suspend JOB…",
 		Short: "ask jobs to give their GPU memory back",
 		Long: `Asks jobs to give their GPU memory back, as evict.how of their rule says: by a hook, or by stopping their unit.
-Your own jobs, or as root anybody's. The jobs return with gpuarb resume, or by themselves (evict.return).`,
-	}
-	if resume {
-		command = &cobra.Command{
-			Use:   "resume JOB…",
-			Short: "let suspended jobs take their GPU memory again",
-			Long: `Lets suspended jobs take their GPU memory again. Each waits in the queue until everything that it held fits.
-A job that is stuck, because it failed to take its memory, is asked once more.`,
-		}
-	}
+JOB is a number or a name, as gpuarb jobs shows it. Your own jobs, or as root anybody's. The command does not wait: gpuarb jobs and
+gpuarb events show what becomes of it. The jobs return with gpuarb resume, or by themselves (evict.return).`,
+	}, false)
+}
+
+// resumeCommand returns `gpuarb resume`.
+func (a *app) resumeCommand() *cobra.Command {
+	return a.residenceCommand(&cobra.Command{
+		Use:   "resume JOB…",
+		Short: "let suspended jobs take their GPU memory again",
+		Long: `Lets suspended jobs take their GPU memory again. Each waits in the queue until everything that it held fits. The
+command does not wait: gpuarb queue shows the place. A job that is stuck, because it failed to take its memory, is
+asked once more. Your own jobs, or as root anybody's.`,
+	}, true)
+}
+
+// residenceCommand adds arguments and action to a command that suspends jobs, or resumes them.
+func (a *app) residenceCommand(command *cobra.Command, resume bool) *cobra.Command {
 	command.Args = argumentCount(1, math.MaxInt)
 	command.ValidArgsFunction = a.fromState(offerJobs)
 	command.RunE = func(_ *cobra.Command, args []string) error { return a.suspend(args, resume) }

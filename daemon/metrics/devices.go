@@ -51,6 +51,8 @@ func deviceFamilies() []family {
 			perDevice(func(d *device) float64 { return boolValue(!d.Lost && !d.Unresponsive) })),
 		gauge("device_divided", "Whether a GPU is divided into MIG instances, which have its memory: sums over devices leave it out.", deviceLabels, divided),
 		gauge("memory_bytes", "Memory of a device, by kind. Kinds overlap.", appendLabels(deviceLabels, "kind"), deviceMemory),
+		gauge("suspended_bytes", "Memory that suspended jobs gave back on a device, and will ask for again.", deviceLabels,
+			perDevice(func(d *device) float64 { return float64(d.Suspended) })),
 		gauge("streams", "Streams of all programs on a device.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.Streams) })),
 		gauge("slots", "Slots of a device that are taken.", deviceLabels,
@@ -105,7 +107,8 @@ func slotsLimit(v *view, o *output) {
 
 // states are the states of leases and jobs.
 var states = []figures.State{figures.StateRunning, figures.StateWaiting, figures.StateOver,
-	figures.StateUnverified, figures.StateDraining, figures.StateLost}
+	figures.StateUnverified, figures.StateDraining, figures.StateLost,
+	figures.StateSuspending, figures.StateSuspended, figures.StateResuming, figures.StateStuck}
 
 func leases(v *view, o *output) {
 	type place struct {

@@ -38,6 +38,7 @@ func machineFamilies() []family {
 			stat(func(s *figures.Stats) uint64 { return s.RecalledBytes })),
 		counter("reclaimed_leases_total", "Leases of dead processes whose memory came back.", nil,
 			stat(func(s *figures.Stats) uint64 { return s.ReclaimedLeases })),
+		counter("suspends_total", "Jobs that were asked to give their memory back, or to take it again, by result.", []string{"result"}, suspends),
 		counter("clamped_words_total", "Impossible values in lease pages that were corrected.", nil,
 			stat(func(s *figures.Stats) uint64 { return s.ClampedWords })),
 		counter("malformed_messages_total", "Invalid messages from clients.", nil,
@@ -58,6 +59,16 @@ func jobs(v *view, o *output) {
 func refusals(v *view, o *output) {
 	for _, r := range v.Counts.Refused {
 		o.value(float64(r.Count), r.Reason)
+	}
+}
+
+// suspends writes how often jobs gave their memory back and took it again, or failed to.
+func suspends(v *view, o *output) {
+	for _, is := range []struct {
+		result string
+		count  uint64
+	}{{"suspended", v.Stats.Suspended}, {"suspend_failed", v.Stats.NotSuspended}, {"resumed", v.Stats.Resumed}, {"stuck", v.Stats.Stuck}} {
+		o.value(float64(is.count), is.result)
 	}
 }
 
@@ -130,13 +141,16 @@ func jobMemory(v *view, o *output) {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		for _, d := range j.Devices {
-			if max(d.Used, d.Peak, d.Reserved, d.Unmanaged) == 0 {
+			if max(d.Used, d.Peak, d.Reserved, d.Unmanaged, d.Suspended) == 0 {
 				continue
 			}
 			labels := appendLabels([]string{jobLabel(j)}, v.device(d.Device)...)
 			o.value(float64(d.Used), appendLabels(labels, "used")...)
 			o.value(float64(d.Peak), appendLabels(labels, "peak")...)
 			o.value(float64(d.Reserved), appendLabels(labels, "reserved")...)
+			if j.Residence != "" {
+				o.value(float64(d.Suspended), appendLabels(labels, "suspended")...)
+			}
 			if j.Bound != "" {
 				o.value(float64(d.Unmanaged), appendLabels(labels, "unmanaged")...)
 			}

@@ -18,11 +18,11 @@ const (
 	StateDraining   State = "draining"   // the process has ended, but its memory has not been freed
 	StateOver       State = "over"       // it holds more than its limit, because the limit was lowered
 	StateUnverified State = "unverified" // restored with the sum that the client reported; the device has not confirmed it
-	StateStuck      State = State(Stuck)
-	StateSuspending State = State(Suspending)
-	StateSuspended  State = State(Suspended)
-	StateResuming   State = State(Resuming)
-	StateWaiting    State = "waiting" // a thread of it waits for admission
+	StateStuck      State = "stuck"      // see Residence
+	StateSuspending State = "suspending" // see Residence
+	StateSuspended  State = "suspended"  // see Residence
+	StateResuming   State = "resuming"   // see Residence
+	StateWaiting    State = "waiting"    // a thread of it waits for admission
 	StateRunning    State = "running"
 )
 
@@ -31,10 +31,10 @@ type Residence string
 
 // The values of Residence; "": the job has its memory.
 const (
-	Suspending Residence = "suspending" // it is asked to give its memory back
-	Suspended  Residence = "suspended"  // it gave memory back, and nothing is reserved for it
-	Resuming   Residence = "resuming"   // what it gave back is reserved for it, and it is asked to take that again
-	Stuck      Residence = "stuck"      // it did not take its memory again, which stays reserved until a user decides
+	Suspending Residence = Residence(StateSuspending) // it is asked to give its memory back
+	Suspended  Residence = Residence(StateSuspended)  // it gave memory back, and nothing is reserved for it
+	Resuming   Residence = Residence(StateResuming)   // what it gave back is reserved for it, and it is asked to take that again
+	Stuck      Residence = Residence(StateStuck)      // it did not take its memory again, which stays reserved until a user decides
 )
 
 // Snapshot is the whole state at one time, by value. The filesystem and the command line show it.

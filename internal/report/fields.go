@@ -43,6 +43,7 @@ func DeviceFields() []Field[figures.DeviceState] {
 		one("memory.peak", func(d device) string { return Value(d.Peak) }),
 		{"memory.pressure", func(d device) string { return pressureText(d.Pressure) }},
 		one("memory.reserve", func(d device) string { return Value(d.Reserve) }),
+		one("memory.suspended", func(d device) string { return Value(d.Suspended) }),
 		one("memory.total", func(d device) string { return Value(d.Total) }),
 		one("memory.unmanaged", func(d device) string { return Value(d.Unmanaged) }),
 		one("name", func(d device) string { return line(d.Name) }),
@@ -85,7 +86,8 @@ func (p Process) On(device int) Process {
 		}
 	}
 	states := []figures.State{figures.StateLost, figures.StateDraining, figures.StateOver,
-		figures.StateUnverified, figures.StateWaiting, figures.StateRunning}
+		figures.StateUnverified, figures.StateStuck, figures.StateSuspending, figures.StateSuspended, figures.StateResuming,
+		figures.StateWaiting, figures.StateRunning}
 	for _, state := range states {
 		if slices.ContainsFunc(q.Leases, func(l figures.LeaseState) bool { return l.State == state }) {
 			q.State.State = state
@@ -218,6 +220,9 @@ func nspid(pid int) string {
 	return strconv.Itoa(pid)
 }
 
+// Freeze is the name of the file that is 1 while a job is asked to give its memory back, and while it is suspended.
+const Freeze = "freeze"
+
 // JobFields returns the files of a job, by name. Amounts are sums over its devices. Limits hold on
 // each device, and the lowest is shown.
 func JobFields() []Field[figures.JobState] {
@@ -227,11 +232,18 @@ func JobFields() []Field[figures.JobState] {
 	}
 	return []Field[job]{
 		one("command", func(j job) string { return line(j.Command) }),
+		one(Freeze, func(j job) string {
+			if j.Residence == figures.Suspending || j.Residence == figures.Suspended {
+				return "1"
+			}
+			return "0"
+		}),
 		total("memory.current", func(d figures.JobDeviceState) accounting.Bytes { return d.Used }),
 		one("memory.max", func(j job) string { return Value(lowest(j.Devices, jobMax, accounting.Max)) }),
 		one("memory.min", func(j job) string { return Value(lowest(j.Devices, jobMin, 0)) }),
 		total("memory.peak", func(d figures.JobDeviceState) accounting.Bytes { return d.Peak }),
 		{"memory.pressure", func(j job) string { return pressureText(j.Pressure) }},
+		total("memory.suspended", func(d figures.JobDeviceState) accounting.Bytes { return d.Suspended }),
 		one("name", func(j job) string { return line(j.Name) }),
 		{"processes", func(j job) string { return pidLines(j.Processes) }},
 		one("state", func(j job) string { return line(string(j.State)) }),

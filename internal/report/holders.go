@@ -27,7 +27,9 @@ type Holder struct {
 	Holds     []string         `json:"holds"`
 	Used      accounting.Bytes `json:"used_bytes"`
 	Reserved  accounting.Bytes `json:"reserved_bytes"`
-	AgeMs     int64            `json:"age_ms"` // time for which it has had something of the device, in ms; if it has nothing, age of the job
+	Suspended accounting.Bytes `json:"suspended_bytes"` // given back while the job is suspended
+	Residence *string          `json:"residence"`       // null: the job has its memory
+	AgeMs     int64            `json:"age_ms"`          // time for which it has had something of the device, in ms; if it has nothing, age of the job
 	Processes []int            `json:"processes"`
 	Waits     []Wait           `json:"waits"`
 	Command   string           `json:"command"`
@@ -48,6 +50,8 @@ type Wait struct {
 	RoomOn     *Index            `json:"room_on"`    // null: on no other device its program would have room now
 	Behind     *uint64           `json:"behind"`     // null: no request is ahead of it
 	Kept       *accounting.Bytes `json:"kept_bytes"` // null: nothing is free and kept for the request that is ahead
+	Asks       []uint64          `json:"asks"`       // jobs that are asked to make room for it
+	Returns    bool              `json:"returns"`    // the job is suspended, and waits for all that it gave back
 }
 
 // The kinds of things that a holder has. A lease exists from the first allocation, context or stream. A slot
@@ -120,20 +124,21 @@ func (f holdings) rows(j *figures.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
 		return Holder{Job: &j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
-			Holds: []string{}, Waits: []Wait{}, Command: j.Command, StillRuns: Unless(j.StillRuns, ""), NoProcess: j.NoProcess}
+			Holds: []string{}, Waits: []Wait{}, Command: j.Command, StillRuns: Unless(j.StillRuns, ""), NoProcess: j.NoProcess,
+			Residence: Unless(string(j.Residence), "")}
 	}
 	waits := f.waits[j.ID]
 	for i := range j.Devices {
 		on := &j.Devices[i]
 		h := row()
-		h.Device, h.Used, h.Reserved, h.Wall = new(Index(on.Device)), on.Used, on.Reserved, wallOf(on)
+		h.Device, h.Used, h.Reserved, h.Suspended, h.Wall = new(Index(on.Device)), on.Used, on.Reserved, on.Suspended, wallOf(on)
 		h.hold(f, jobDevice{j.ID, on.Device})
 		for _, t := range waits {
 			if t.Device == on.Device {
 				h.Waits = append(h.Waits, waitOf(t))
 			}
 		}
-		if len(h.Holds) > 0 || len(h.Waits) > 0 {
+		if len(h.Holds) > 0 || len(h.Waits) > 0 || h.Suspended > 0 {
 			rows = append(rows, h)
 		}
 	}
@@ -172,7 +177,8 @@ func (h *Holder) hold(f holdings, at jobDevice) {
 
 func waitOf(t figures.TicketState) Wait {
 	return Wait{Ticket: t.Ticket, Device: deviceOf(t), Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0),
-		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Behind: Unless(t.Behind, 0), Kept: Unless(t.Kept, 0)}
+		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Behind: Unless(t.Behind, 0), Kept: Unless(t.Kept, 0),
+		Asks: append([]uint64{}, t.Asks...), Returns: t.Returns}
 }
 
 func unmanagedHolder(device int, u *figures.UnmanagedState) Holder {
@@ -199,8 +205,19 @@ var holderColumns = []column[Holder]{
 	{"WAITS", right, Style.waits, 0},
 	{"WAITED", right, Style.waited, 2},
 	plain("COMMAND", last, func(h Holder) string {
-		return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) + noProcess(h.NoProcess) + h.text()
+		return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) + noProcess(h.NoProcess) + h.residence() + h.text()
 	}, 0),
+}
+
+// residence returns the text after the command of a job that is asked to give its memory back, or has given it back.
+func (h Holder) residence() string {
+	switch {
+	case h.Residence == nil:
+		return ""
+	case h.Suspended > 0:
+		return fmt.Sprintf(" (%s: %s given back)", *h.Residence, h.Suspended.Human())
+	}
+	return " (" + *h.Residence + ")"
 }
 
 // noProcess returns the text after the command or the cgroup of a job; none is the field NoProcess of its row.

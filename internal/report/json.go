@@ -50,6 +50,7 @@ type Device struct {
 	Reserved       accounting.Bytes      `json:"reserved_bytes"`
 	Used           accounting.Bytes      `json:"used_bytes"`
 	Peak           accounting.Bytes      `json:"peak_bytes"`
+	Suspended      accounting.Bytes      `json:"suspended_bytes"`
 	Unmanaged      accounting.Bytes      `json:"unmanaged_bytes"`
 	Overhead       accounting.Bytes      `json:"overhead_bytes"`
 	Streams        int                   `json:"streams"`
@@ -148,6 +149,8 @@ type Ticket struct {
 	RoomOn     *Index            `json:"room_on"`
 	Behind     *uint64           `json:"behind"`
 	Kept       *accounting.Bytes `json:"kept_bytes"`
+	Asks       []uint64          `json:"asks"`
+	Returns    bool              `json:"returns"`
 	Command    string            `json:"command"`
 }
 
@@ -177,7 +180,7 @@ func DevicesJSON(w io.Writer, s figures.Snapshot) error {
 	return jsonLines(w, each(s.Devices, func(d figures.DeviceState) Device {
 		return Device{Index: Index(d.Index), Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), Parent: d.Parent, State: DeviceState(d),
 			Total: d.Total, TotalFrom: string(d.TotalFrom), Reserve: d.Reserve, Capacity: d.Capacity, Free: d.Free, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
-			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
+			Used: d.Used, Peak: d.Peak, Suspended: d.Suspended, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: Unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
 			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: d.Pressure, NamesProcesses: !d.Unnamed,
 			Holders: each(d.Holders, deviceHolder), UnmanagedBy: each(d.UnmanagedBy, unmanagedBy)}
@@ -211,7 +214,8 @@ func QueueJSON(w io.Writer, s figures.Snapshot) error { return Style{}.QueueJSON
 func (style Style) QueueJSON(w io.Writer, s figures.Snapshot) error {
 	return jsonLines(w, each(style.tickets(s), func(t figures.TicketState) Ticket {
 		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: deviceOf(t),
-			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Behind: Unless(t.Behind, 0), Kept: Unless(t.Kept, 0), Command: t.Command}
+			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, RoomOn: roomOn(t), Behind: Unless(t.Behind, 0), Kept: Unless(t.Kept, 0),
+			Asks: append([]uint64{}, t.Asks...), Returns: t.Returns, Command: t.Command}
 	}))
 }
 

@@ -3,6 +3,7 @@ package report
 // This file writes the table of waiting requests. `gpuarb queue` and /gpu/queue print it.
 
 import (
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -23,7 +24,28 @@ var queueColumns = []column[figures.TicketState]{
 	plain("REASON", left, func(t figures.TicketState) string { return cell(t.Reason) }, 1),
 	plain("BEHIND", right, func(t figures.TicketState) string { return ticketOrNone(t.Behind) }, 2),
 	plain("TICKET", right, func(t figures.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
-	plain("COMMAND", last, func(t figures.TicketState) string { return Named(t.JobName, t.Command) }, 0),
+	plain("COMMAND", last, func(t figures.TicketState) string {
+		return Named(t.JobName, t.Command) + returns(t.Returns) + asks(t.Asks)
+	}, 0),
+}
+
+// returns returns the text after the command of a suspended job that waits for its memory.
+func returns(it bool) string {
+	if it {
+		return " (returns)"
+	}
+	return ""
+}
+
+// asks returns the text after the command of a waiting request: the jobs that are asked to make room for it.
+func asks(jobs []uint64) string {
+	switch len(jobs) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf(" (asks job %d to make room)", jobs[0])
+	}
+	return " (asks jobs " + strings.Trim(strings.Join(strings.Fields(fmt.Sprint(jobs)), ", "), "[]") + " to make room)"
 }
 
 // ticketOrNone formats the number of a ticket; 0: none.

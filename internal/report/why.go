@@ -17,21 +17,24 @@ import (
 
 // Why is the answer of `gpuarb why` for one job.
 type Why struct {
-	Job      uint64                `json:"job"`
-	JobName  *string               `json:"job_name"`
-	PID      int                   `json:"pid"`
-	UID      uint32                `json:"uid"`
-	User     string                `json:"user"`
-	Command  string                `json:"command"`
-	Left     *string               `json:"still_runs"` // null: the command still runs
-	AgeMs    int64                 `json:"age_ms"`
-	Rule     string                `json:"rule"`
-	Pressure figures.PressureState `json:"pressure"`
-	Devices  []WhyDevice           `json:"devices"`
-	Waits    []Wait                `json:"waits"`
-	Denial   *string               `json:"denial"`
-	Denied   *int64                `json:"denial_age_ms"`
-	Advice   []string              `json:"advice"`
+	Job         uint64                `json:"job"`
+	JobName     *string               `json:"job_name"`
+	PID         int                   `json:"pid"`
+	UID         uint32                `json:"uid"`
+	User        string                `json:"user"`
+	Command     string                `json:"command"`
+	Left        *string               `json:"still_runs"` // null: the command still runs
+	AgeMs       int64                 `json:"age_ms"`
+	Rule        string                `json:"rule"`
+	Pressure    figures.PressureState `json:"pressure"`
+	Residence   *string               `json:"residence"` // null: the job has its memory
+	ResidenceMs *int64                `json:"residence_ms"`
+	Failure     *string               `json:"residence_failure"` // null: its hook or unit did not fail
+	Devices     []WhyDevice           `json:"devices"`
+	Waits       []Wait                `json:"waits"`
+	Denial      *string               `json:"denial"`
+	Denied      *int64                `json:"denial_age_ms"`
+	Advice      []string              `json:"advice"`
 }
 
 // WhyDevice has the limits of a job on one device, and the other holders of the device.
@@ -44,6 +47,7 @@ type WhyDevice struct {
 	Max        *accounting.Bytes `json:"max_bytes"`
 	MaxBy      *string           `json:"max_by"`
 	Reserved   accounting.Bytes  `json:"reserved_bytes"`
+	Suspended  accounting.Bytes  `json:"suspended_bytes"` // given back while the job is suspended
 	Charged    accounting.Bytes  `json:"unmanaged_bytes"` // what Unmanaged uses of the budget
 	Shared     *string           `json:"shared_budget"`
 	SharedUsed *accounting.Bytes `json:"shared_used_bytes"`
@@ -82,9 +86,12 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 			if slices.ContainsFunc(f.waits[j.ID], func(t figures.TicketState) bool { return t.WantsBytes > 0 && (t.Device < 0 || t.Device == on.Device) }) {
 				device.Idle = idleHolders(s, on.Device)
 			}
-			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 || device.DriverMax != nil || device.DriverFail != nil {
+			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || on.Suspended > 0 || len(device.Unmanaged) > 0 || device.DriverMax != nil || device.DriverFail != nil {
 				w.Devices = append(w.Devices, device)
 			}
+		}
+		if w.Residence = Unless(string(j.Residence), ""); w.Residence != nil {
+			w.ResidenceMs, w.Failure = &j.ResidenceMs, Unless(j.Failure, "")
 		}
 		if w.Denial = Unless(j.Denial, ""); w.Denial != nil {
 			w.Denied = &j.DenialMs
@@ -93,7 +100,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 			w.Waits = append(w.Waits, waitOf(t))
 			w.Advice = append(w.Advice, adviceFor(s, t))
 		}
-		w.Advice = slices.Compact(slices.Concat(w.Advice, w.lost(), w.overBudget(), w.leftBehind()))
+		w.Advice = slices.Compact(slices.Concat(w.Advice, w.returns(), w.lost(), w.overBudget(), w.leftBehind()))
 		all = append(all, w)
 	}
 	return all
@@ -101,7 +108,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 
 func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDevice {
 	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
-		Reserved: on.Reserved, Charged: on.Unmanaged, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}, Idle: []IdleHolder{}, Wall: wallOf(&on)}
+		Reserved: on.Reserved, Suspended: on.Suspended, Charged: on.Unmanaged, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}, Idle: []IdleHolder{}, Wall: wallOf(&on)}
 	if w.Max == nil {
 		w.MaxBy = nil
 	}
@@ -229,6 +236,7 @@ func WriteWhy(w io.Writer, all []Why) error {
 			name = " (" + line(*y.JobName) + ")"
 		}
 		fmt.Fprintf(out, "job %d%s: %s's %s%s, PID %d, for %s, under %s\n", y.Job, name, line(y.User), line(y.Command), stillRuns(y.Left), y.PID, style.span(y.AgeMs), line(y.Rule))
+		writeResidence(out, y)
 		for _, d := range y.Devices {
 			writeWhyDevice(out, d)
 		}
@@ -246,6 +254,39 @@ func WriteWhy(w io.Writer, all []Why) error {
 		}
 	}
 	return out.Flush()
+}
+
+// residences say what the residence of a job means, after "for 5min it ".
+var residences = map[figures.Residence]string{
+	figures.Suspending: "is asked to give its memory back",
+	figures.Suspended:  "is suspended: it gave memory back, which others may use",
+	figures.Resuming:   "is asked to take its memory again, which is reserved for it",
+	figures.Stuck:      "is stuck: it did not take its memory again, which stays reserved for it",
+}
+
+// writeResidence writes where the memory of a job is, if the job was asked to give it back.
+func writeResidence(out io.Writer, y Why) {
+	if y.Residence == nil {
+		return
+	}
+	fmt.Fprintf(out, "  for %s it %s", Style{Human: true}.span(*y.ResidenceMs), cmp.Or(residences[figures.Residence(*y.Residence)], "is "+line(*y.Residence)))
+	if y.Failure != nil {
+		fmt.Fprintf(out, " (%s)", Escape(*y.Failure))
+	}
+	fmt.Fprintln(out)
+}
+
+// returns says how a suspended or stuck job gets its memory again.
+func (w Why) returns() []string {
+	switch figures.Residence(orZero(w.Residence)) {
+	case figures.Suspended:
+		if !slices.ContainsFunc(w.Waits, func(t Wait) bool { return t.Returns }) {
+			return []string{fmt.Sprintf("`gpuarb resume %d` lets it take its memory again as soon as there is room", w.Job)}
+		}
+	case figures.Stuck:
+		return []string{fmt.Sprintf("`gpuarb resume %d` asks it once more; when its programs end, what is reserved is free", w.Job)}
+	}
+	return nil
 }
 
 // writeExceeded writes a shared budget of which more is held than its limit.
@@ -303,6 +344,9 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	}
 	if d.Reserved > 0 {
 		fmt.Fprintf(out, "; %s are reserved for it", d.Reserved.Human())
+	}
+	if d.Suspended > 0 {
+		fmt.Fprintf(out, "; it gave %s back", d.Suspended.Human())
 	}
 	if d.Shared != nil && d.SharedMax != nil && *d.SharedUsed > *d.SharedMax {
 		writeExceeded(out, d)

@@ -25,7 +25,7 @@ var printing = []string{
 	"gpuarb events", "gpuarb events --json", "gpuarb metrics", "gpuarb top --once", "gpuarb top --once --compact",
 	"gpuarb status", "gpuarb status --json", "gpuarb config check $config", "gpuarb config check $config --json",
 	"gpuarb job list", "gpuarb job list --json", "gpuarb cdi generate --help",
-	"gpuarb run --help", "gpuarb enable --help", "gpuarb disable --help",
+	"gpuarb run --help", "gpuarb suspend --help", "gpuarb resume --help", "gpuarb enable --help", "gpuarb disable --help",
 	"gpuarbd --help", "gpuarbd --version", "gpuarbd --check-config --config $config",
 }
 

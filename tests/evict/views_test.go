@@ -1,13 +1,16 @@
 package evict
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/internal/events"
 	"github.com/gpuarb/gpuarb/tests/rig"
+	"golang.org/x/sys/unix"
 )
 
 // These tests hold that files, commands, events and metrics show which jobs are asked to make room, which are suspended, and which return.
@@ -92,5 +95,137 @@ func TestEvents(t *testing.T) {
 	stats := m.Snapshot().Stats
 	if stats.Suspended != 1 || stats.NotSuspended != 1 || stats.Resumed != 1 || stats.Stuck != 0 {
 		t.Errorf("counted are %d suspensions, %d that failed, %d returns, and %d stuck jobs", stats.Suspended, stats.NotSuspended, stats.Resumed, stats.Stuck)
+	}
+}
+
+// mounted returns a machine like machine, with a mount and the metrics of jobs.
+func mounted(t *testing.T, folder string) *rig.Machine {
+	return rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(`schema_version = 1
+[defaults]
+on_full = "wait"
+evict.after = "1s"
+evict.how = "hook"
+evict.suspend = [%[1]q, "suspend"]
+evict.resume = [%[1]q, "resume"]
+evict.idle_after = "500ms"
+evict.return = "never"
+[metrics]
+jobs = true
+`, folder+"/hook")})
+}
+
+// contains checks that the output of a command has all the texts.
+func contains(m *rig.Machine, command string, texts ...string) {
+	m.T.Helper()
+	got := gpuarb(m, strings.Fields(command)...)
+	for _, text := range texts {
+		if !strings.Contains(got, text) {
+			m.T.Errorf("gpuarb %s does not say %q:\n%s", command, text, got)
+		}
+	}
+}
+
+// TestWhoMakesRoom: while an idle job is asked to make room, the waiting program's own line, `gpuarb why` and `gpuarb queue` name it, and all
+// tables show how it is doing. When it is suspended, they show how much it gave back; when it returns, that it waits, and for how much.
+func TestWhoMakesRoom(t *testing.T) {
+	t.Parallel()
+	folder := hooks(t)
+	m := mounted(t, folder)
+	idle, log := cudaprog(m), filepath.Join(t.TempDir(), "log")
+	idle.Want("alloc a 6G", "ok")
+	run := m.Gpuarb("run", "--", rig.Build(m.T, "programs/cudaprog-dlsym"))
+	run.Env = append(run.Env, "GPUARB_LOG="+log) // has each change of the line, as a terminal does
+	waits := m.Interact(run)
+	waits.Tell("alloc b 4G")
+	said(t, folder, "suspend")
+	asked := fmt.Sprintf("asked to make room: %s's job 1 (cudaprog-dlsym)", rig.User())
+	rig.Eventually(t, "the waiting program says who is asked", func() bool {
+		text, _ := os.ReadFile(log)
+		return strings.Contains(string(text), asked)
+	})
+	contains(m, "why 2", asked)
+	contains(m, "queue", "(asks job 1 to make room)")
+	contains(m, "queue --json", `"asks":[1],"returns":false`)
+	contains(m, "jobs", "(suspending)")
+	contains(m, "ps", " suspending ")
+	contains(m, "why 1", "it is asked to give its memory back")
+	idle.Want("free a", "ok")
+	ends(t, folder, 0)
+	if got := waits.Line(); got != "alloc b ok" {
+		t.Fatalf("the waiting program says %q", got)
+	}
+	m.AwaitLog("gave its memory back")
+	contains(m, "jobs", "(suspended: 6 GiB given back)")
+	contains(m, "jobs --json", `"suspended_bytes":6442450944,"residence":"suspended"`)
+	contains(m, "why 1", "it is suspended: it gave memory back, which others may use", "it gave 6 GiB back", "`gpuarb resume 1` lets it take its memory again")
+	contains(m, "devices --json", `"suspended_bytes":6442450944`)
+	contains(m, "metrics", `gpuarb_suspended_bytes{device="0",uuid="`, "} 6.442450944e+09", `gpuarb_suspends_total{result="suspended"} 1`,
+		`gpuarb_jobs{state="suspended"} 1`, `gpuarb_job_memory_bytes{device="0",job_id="1",kind="suspended"`)
+	for file, want := range map[string]string{"jobs/1/memory.suspended": "6442450944\n", "devices/0/memory.suspended": "6442450944\n",
+		"jobs/1/state": "suspended\n", "jobs/1/freeze": "1\n", "jobs/2/freeze": "0\n", "jobs/2/memory.suspended": "0\n"} {
+		if got := m.Read(file); got != want {
+			t.Errorf("%s has %q, want %q", file, got, want)
+		}
+	}
+	gpuarb(m, "resume", "1")
+	rig.Eventually(t, "the way back waits in the queue", func() bool { return strings.Contains(gpuarb(m, "queue"), "(returns)") })
+	contains(m, "queue --json", `"wants":"its return with 6 GiB"`, `"asks":[],"returns":true`)
+	contains(m, "why 1", "it waits for its return with 6 GiB on GPU 0")
+}
+
+// TestFreeze: 1 in the file freeze suspends a job, and 0 resumes it. The file shows 1 until the job is asked to take its memory again. Writing
+// what it shows changes nothing. What cannot be done fails with an errno, and the log says why.
+func TestFreeze(t *testing.T) {
+	t.Parallel()
+	folder := hooks(t)
+	m := mounted(t, folder)
+	p, empty := cudaprog(m), cudaprog(m)
+	p.Want("alloc a 6G", "ok")
+	empty.Want("alloc b 1M", "ok")
+	empty.Want("free b", "ok")
+	write := func(job int, value string) error {
+		return os.WriteFile(filepath.Join(m.Mount, "jobs", fmt.Sprint(job), "freeze"), []byte(value), 0)
+	}
+	shows := func(when, want string) {
+		t.Helper()
+		if got := m.Read("jobs/1/freeze"); got != want+"\n" {
+			t.Errorf("%s freeze has %q, want %s", when, got, want)
+		}
+	}
+	works := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails := func(err error, want unix.Errno, why string) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("the write ends with %v, want %v", err, want)
+		}
+		m.AwaitLog(why)
+	}
+	shows("at first,", "0")
+	works(write(1, "0")) // it has its memory already
+	works(write(1, "1\n"))
+	said(t, folder, "suspend")
+	shows("while it is asked,", "1")
+	works(write(1, "1"))
+	p.Want("free a", "ok")
+	ends(t, folder, 0)
+	m.AwaitLog("gave its memory back")
+	shows("while it is suspended,", "1")
+	works(write(1, "0"))
+	said(t, folder, "resume")
+	shows("while it returns,", "0")
+	fails(write(1, "1"), unix.EBUSY, "is resuming already")
+	p.Want("alloc a 6G", "ok")
+	ends(t, folder, 0)
+	m.AwaitLog("has its memory again")
+	shows("at the end,", "0")
+	fails(write(1, "2"), unix.EINVAL, "is neither 1 (suspend) nor 0 (resume)")
+	fails(write(2, "1"), unix.EBUSY, "it holds no memory")
+	if n := len(eventsOf(m, 1)); n != 4 {
+		t.Errorf("there are %d events about job 1, want one for each of 4 steps", n)
 	}
 }
