@@ -115,8 +115,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	if !j.closed || j.outlives() || slices.ContainsFunc(j.sessions, (*session).alive) {
 		return
 	}
-	a.withdrawReturn(now, j)
-	j.suspension = nil
+	a.forgetSuspension(now, j)
 	a.jobOver(now, j)
 	a.recordEnd(now, j, "")
 	j.ended = true

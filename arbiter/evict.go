@@ -145,7 +145,7 @@ func (a *Arbiter) mayBeAsked(now time.Time, j *job) bool {
 	if s := j.suspension; s != nil && (now.Before(s.notUntil) || !s.resumed.IsZero() && now.Sub(s.resumed) < j.Rule.Evict.MinResident) {
 		return false
 	}
-	return !a.noUnit(j) && !a.keepsPlace(j)
+	return !a.noUnit(j) && !a.keepsPlace(j) && !a.fullOfSuspensions(j)
 }
 
 // mayGiveTo reports whether an idle job may be asked to make room for a request: it has no higher priority, and is not the request's own.

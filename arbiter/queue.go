@@ -73,6 +73,9 @@ func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	if l := t.lease; l != nil {
 		l.waits++
 	}
+	if t.kind == wantsReturn {
+		a.suspensionChanged(t.job)
+	}
 	if len(t.job.tickets) == 1 { // from the first ticket of a job on, its processes report what they free
 		for _, s := range t.job.sessions {
 			for _, l := range s.leases {
@@ -104,6 +107,9 @@ func (a *Arbiter) dequeue(now time.Time, t *ticket) {
 	}
 	if l := t.lease; l != nil {
 		l.waits--
+	}
+	if t.kind == wantsReturn {
+		a.suspensionChanged(t.job)
 	}
 }
 

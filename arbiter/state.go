@@ -28,20 +28,24 @@ type Arbiter struct {
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
-	tickets       map[TicketID]*ticket // waiting requests, by ID
-	queue         []*ticket            // waiting requests, in the order in which they are served
-	sorted        time.Time            // time at which queue was last sorted
-	errands       []Errand             // errands since the last call of Errands
-	decisions     []Result             // decisions and notices since the last call of Decisions
-	asking        *ticket              // request that the running call decides; nil: none
-	cycling       bool                 // cycle is running, or must not run (Restore)
-	cycleNeeded   bool                 // since the last cycle something has changed that may decide a waiting request
-	cycleAt       time.Time            // when Tick must run a cycle for reported frees; zero: at no set time
-	looseSearchAt time.Time            // when the next loose search for a deadlock is due (deadlock.go); zero: never
-	searchNeeded  bool                 // something has changed since the last search without the lock began
-	suspected     bool                 // a strict search without the lock is due
-	searching     bool                 // a search without the lock is running
-	undo          []func()             // on a copy: functions that undo the changes of the running try, oldest first
+	tickets map[TicketID]*ticket // waiting requests, by ID
+	queue   []*ticket            // waiting requests, in the order in which they are served
+	sorted  time.Time            // time at which queue was last sorted
+	errands []Errand             // errands since the last call of Errands
+
+	suspensions        int                // number of jobs that were asked to give their memory back
+	suspensionsChanged map[JobID]struct{} // jobs whose suspension has changed since the last call of Suspensions
+
+	decisions     []Result  // decisions and notices since the last call of Decisions
+	asking        *ticket   // request that the running call decides; nil: none
+	cycling       bool      // cycle is running, or must not run (Restore)
+	cycleNeeded   bool      // since the last cycle something has changed that may decide a waiting request
+	cycleAt       time.Time // when Tick must run a cycle for reported frees; zero: at no set time
+	looseSearchAt time.Time // when the next loose search for a deadlock is due (deadlock.go); zero: never
+	searchNeeded  bool      // something has changed since the last search without the lock began
+	suspected     bool      // a strict search without the lock is due
+	searching     bool      // a search without the lock is running
+	undo          []func()  // on a copy: functions that undo the changes of the running try, oldest first
 
 	searchAgain    time.Time // earliest time of the next search without the lock
 	searchedStrict bool      // the last search without the lock was strict

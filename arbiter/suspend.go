@@ -53,6 +53,8 @@ type suspension struct {
 	resumed  time.Time                    // when the job last returned; zero: never
 	failures int                          // number of times in a row that the job gave nothing
 	notUntil time.Time                    // the job is not chosen before this time
+	place    Place                        // place of its request to return under the earlier daemon, until ContinueSuspensions; the zero Place: none
+	lost     bool                         // the daemon was started again while its hook ran
 }
 
 // memory has the amounts that a job holds on a device.
@@ -204,6 +206,8 @@ func (a *Arbiter) takeOver(now time.Time, j *job) {
 		a.withdrawReturn(now, old)
 		j.suspension, old.suspension = old.suspension, nil
 		old.closed = true
+		a.suspensionChanged(j)
+		a.suspensionChanged(old)
 		a.endJob(now, old)
 		_, _ = a.setLimits(a.jobChanges(nil, j), false)
 		return
@@ -243,6 +247,8 @@ func (a *Arbiter) Suspend(now time.Time, id JobID, by *Person) error {
 		return rules.Wrong(rules.ErrRange, wording.NoUnit, j.name())
 	case len(j.inside) > 0:
 		return rules.Wrong(rules.ErrRange, wording.HasInside, j.name())
+	case a.fullOfSuspensions(j):
+		return rules.Wrong(rules.ErrRange, wording.TooManyAsked, j.name(), MaxSuspensions)
 	}
 	for _, d := range a.devices {
 		if a.heldOn(j, d).bytes > 0 && slices.ContainsFunc(j.sessions, (*session).alive) {
@@ -257,9 +263,10 @@ func (a *Arbiter) Suspend(now time.Time, id JobID, by *Person) error {
 func (a *Arbiter) suspend(now time.Time, j *job, t *ticket, by *Person) {
 	if j.suspension == nil {
 		j.suspension = &suspension{}
+		a.suspensions++
 	}
 	s, stuck := j.suspension, j.residence() == Stuck
-	s.state, s.asked, s.answered, s.failure, s.waiter, s.by = Suspending, now, time.Time{}, "", 0, by
+	s.state, s.asked, s.answered, s.failure, s.waiter, s.by, s.lost = Suspending, now, time.Time{}, "", 0, by, false
 	if stuck { // it returns to what it had before, and no part of that is reserved any more
 		_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	} else {
@@ -389,6 +396,7 @@ func (a *Arbiter) ErrandDone(now time.Time, errand uint64, failure string) {
 			continue
 		}
 		s.answered, s.failure = now, failure
+		a.suspensionChanged(j)
 		a.settle(now, j)
 		a.cycle(now)
 		return
@@ -483,8 +491,13 @@ func (a *Arbiter) settleSuspending(now time.Time, j *job, gave bool) {
 		s.waiter, s.by = 0, nil // no user has asked for its return
 		return
 	}
+	s.state, s.had = Resident, nil
+	if s.lost { // the job is not to blame, and may be asked again at once
+		a.suspensionEvent(now, j, EventNotGiven, took, wording.SuspendLost)
+		return
+	}
 	wait := min(askAgainAfter<<min(s.failures, 10), askAgainMost)
-	s.state, s.had, s.notUntil = Resident, nil, now.Add(wait)
+	s.notUntil = now.Add(wait)
 	s.failures++
 	why := s.failure
 	if why == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file has the events about the residence of jobs, and counts their results. suspend.go calls it for each change of a residence. It also
+// This file has the events about the residence of jobs, and counts their results. Each such event lets the daemon record the suspension again. suspend.go calls it for each change of a residence. It also
 // finds the jobs that are asked to make room for a waiting request, which notice.go and snapshotrows.go show.
 
 // suspensionEvent records an event about the residence of a job, with the bytes that the job gave back and the time that it took. The event
@@ -36,6 +36,7 @@ func (a *Arbiter) suspensionEvent(now time.Time, j *job, kind Kind, took time.Du
 		a.stats.Stuck++
 	}
 	a.event(e)
+	a.suspensionChanged(j)
 }
 
 // askedFor returns the jobs that are asked to make room for waiting requests, by request and number.

@@ -97,6 +97,7 @@ type Daemon struct {
 	threadRows    map[int]map[uint32]int // rows of the state file, by lease record and thread
 	kept          keptLimits
 	driver        driverLimits
+	suspensions   suspensions
 
 	sessionCounts, jobCounts, leaseCounts *counts
 	keepers                               map[int]named // processes that keep a dead client's memory, by the client's PID
@@ -289,6 +290,18 @@ type named struct {
 type publication struct {
 	s      *session
 	rounds int // updates that are left
+}
+
+// suspensions are the records of suspended jobs, and what the arbiter wants done for such jobs.
+type suspensions struct {
+	rows    map[arbiter.JobID]int // index of each job's record
+	serial  uint64                // serial number of the last record
+	errands []arbiter.Errand      // errands that have not begun
+	wake    chan struct{}         // receives when there is one
+}
+
+func newSuspensions() suspensions {
+	return suspensions{rows: map[arbiter.JobID]int{}, wake: make(chan struct{}, 1)}
 }
 
 // driverLimits are the limits of cgroups in the kernel or a vendor's driver.

@@ -28,14 +28,15 @@
 //   - the daemon and the data that its lock guards: daemon;
 //   - functions that are called with the lock held. Devices: devices. Limits: cgroups, keptlimits, publishlimits.
 //     Objects of threads: threads. Jobs and sessions: jobs, sessions. Waiting requests and undelivered grants: queue,
-//     undelivered. Panics: panics. The lock, and how decisions are carried out when it is released: lock;
+//     undelivered. Suspended jobs: suspensions. Panics: panics. The lock, and how decisions are carried out when it is released: lock;
 //   - limits: freememory, folders, setlimit, recoverpages. Jobs of cgroups: bindings;
 //   - devices: bypass, reclaim, idle, reader, scan;
 //   - ends of processes: orphans, processend;
+//   - suspended jobs: evict;
 //   - requests of clients: replies, snapshots, events, metrics, hello, resume, jobopen, bind, tally, attach, admit, cancel;
 //   - limits of the kernel or the vendor's driver: driverlimits;
 //   - time: tick. The history of jobs: archive;
-//   - recovery: savedprocesses, recoverqueue, recoverbindings, recover;
+//   - recovery: savedsuspensions, savedprocesses, recoverqueue, recoverbindings, recoversuspensions, recover;
 //   - start and stop of the daemon: serve, systemd, reload, loops, stop, statefiles, start.
 //
 // docs/glossary.md explains the terms.

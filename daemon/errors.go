@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/internal/procfacts"
@@ -79,4 +81,22 @@ func withCaller(caller string, err error) error {
 	told := *refusal
 	told.Explain = caller + ": " + told.Explain
 	return &told
+}
+
+// errnoOf returns the errno with which a write into the filesystem fails.
+func errnoOf(err error) unix.Errno {
+	var refusal *arbiter.Result
+	switch {
+	case errors.Is(err, errStopped):
+		return unix.ENOTCONN
+	case errors.As(err, &refusal), statusOf(err) == ipc.StatusTooMany:
+		return unix.ENOSPC // no room for a memory.min, or for the record of the change
+	case errors.Is(err, rules.ErrPermission):
+		return unix.EPERM
+	case errors.Is(err, rules.ErrRange):
+		return unix.EINVAL
+	case errors.Is(err, arbiter.ErrNoJob), errors.Is(err, arbiter.ErrNoSession), errors.Is(err, arbiter.ErrNoDevice):
+		return unix.ENODEV
+	}
+	return unix.EIO
 }

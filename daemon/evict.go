@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -11,6 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/daemon/errand"
+	"github.com/gpuarb/gpuarb/internal/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -69,23 +73,33 @@ func (d *Daemon) freeze(by requester, job uint64, value string) error {
 	return errors.Join(errno, err)
 }
 
-// startErrandLocked carries out an errand in a goroutine of its own.
-func (d *Daemon) startErrandLocked(e arbiter.Errand) {
-	if d.stopping() {
-		return // the next daemon does it
-	}
-	d.wg.Go(func() {
-		failure := ""
-		if err := d.errand(e); err != nil {
-			failure = err.Error()
-			d.log.Warn("a job was asked to give its memory back or to take it again, and that failed", "job", e.Job, "resume", e.Resume, "reason", failure)
-		}
-		d.lock()
-		defer d.unlock()
+// beginErrands begins the errands of the arbiter, each in a goroutine of its own. A daemon that is being stopped leaves them to the next one.
+func (d *Daemon) beginErrands() <-chan time.Time {
+	d.lock()
+	defer d.unlock()
+	for _, e := range d.suspensions.errands {
 		if !d.stopping() {
-			d.arb.ErrandDone(d.now(), e.ID, failure)
+			d.wg.Go(func() { d.runErrand(e) })
 		}
-	})
+	}
+	d.suspensions.errands = nil
+	return nil
+}
+
+// runErrand carries out an errand, and tells the arbiter how it ended.
+func (d *Daemon) runErrand(e arbiter.Errand) {
+	failure := ""
+	faults.At("suspension.asking")
+	if err := d.errand(e); err != nil {
+		failure = err.Error()
+		d.log.Warn("a job was asked to give its memory back or to take it again, and that failed", "job", e.Job, "resume", e.Resume, "reason", failure)
+	}
+	faults.At("suspension.asked")
+	d.lock()
+	defer d.unlock()
+	if !d.stopping() {
+		d.arb.ErrandDone(d.now(), e.ID, failure)
+	}
 }
 
 // errand carries out an errand, and waits for its end.
@@ -116,7 +130,26 @@ func (d *Daemon) errand(e arbiter.Errand) error {
 	if e.Device >= 0 {
 		device = fmt.Sprint(e.Device)
 	}
-	return errand.Run(d.ctx, errand.Hook{Name: fmt.Sprintf("hook-%d-%d", e.Job, e.ID), Args: args, UID: p.UID, GID: p.GID, Timeout: e.Evict.Timeout,
+	return errand.Run(d.ctx, errand.Hook{Name: fmt.Sprintf("%s%d", d.hookPrefix(), e.ID), Args: args, UID: p.UID, GID: p.GID, Timeout: e.Evict.Timeout,
 		Env: []string{fmt.Sprintf("GPUARB_JOB=%d", e.Job), "GPUARB_PIDS=" + strings.Join(pids, " "),
 			fmt.Sprintf("GPUARB_BYTES_WANTED=%d", e.Wanted), "GPUARB_DEVICE=" + device}})
+}
+
+// hookPrefix returns how the names of this daemon's hooks begin. A daemon with another state file has other names.
+func (d *Daemon) hookPrefix() string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(d.paths.state))
+	return fmt.Sprintf("hook-%08x-", h.Sum32())
+}
+
+// leftHooksPatience is how long the start of the daemon waits for the end of the hooks that the last daemon left.
+const leftHooksPatience = 5 * time.Second
+
+// endLeftHooks ends the hooks that the last daemon left, so that no two of them run for a job.
+func (d *Daemon) endLeftHooks() {
+	ctx, cancel := context.WithTimeout(d.ctx, leftHooksPatience)
+	defer cancel()
+	if err := errand.EndAll(ctx, d.hookPrefix()); err != nil {
+		d.log.Warn("hooks of an earlier daemon may still run", "err", err)
+	}
 }

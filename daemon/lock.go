@@ -36,8 +36,10 @@ func (d *Daemon) unlock() {
 			d.decidedLocked(decision)
 		}
 	}
-	for _, e := range d.arb.Errands() {
-		d.startErrandLocked(e)
+	d.recordSuspensionsLocked() // before the errands begin
+	if errands := d.arb.Errands(); len(errands) > 0 {
+		d.suspensions.errands = append(d.suspensions.errands, errands...)
+		signal(d.suspensions.wake)
 	}
 	if decided := d.arb.Events(); len(decided) > 0 {
 		d.history.Note(decided)

@@ -18,6 +18,7 @@ func (d *Daemon) loops() []func(context.Context) {
 		loop{next: d.after(readEvery), do: d.poll}.run,
 		loop{wake: d.queue.sooner, do: d.tickWhenDue}.run,
 		loop{wake: d.orphans.wake, next: d.after(readEvery), do: d.searchOrphans}.run,
+		loop{wake: d.suspensions.wake, do: d.beginErrands}.run,
 		loop{wake: d.driver.wake, next: time.After(0), do: d.settleDriverLimits}.run,
 		loop{wake: d.execLost, do: d.recheckAll}.run,
 		loop{next: time.After(publishEvery), do: d.publishFree}.run,

@@ -23,6 +23,9 @@ import (
 // First it reads the facts of all recorded processes, without the daemon's lock, because /proc may hang. If the
 // daemon is stopped meanwhile, the file stays unchanged for the next daemon.
 func (d *Daemon) recover() {
+	if d.file.HasSuspensions() {
+		d.endLeftHooks()
+	}
 	saved := d.readProcesses()
 	d.lock()
 	defer d.unlock()
@@ -35,6 +38,7 @@ func (d *Daemon) recover() {
 	d.recoverLimitsLocked()
 	d.arb.Restore(d.now(), func() { d.recoverRecordsLocked(saved) })
 	d.recoverTicketsLocked(saved)
+	faults.At("recover.suspension")
 	d.arb.Tick(d.now()) // close credit words above limits now, because clients must not reuse freed credit before the first tick
 	faults.At("recover.limits")
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
@@ -51,8 +55,9 @@ func (d *Daemon) recoverRecordsLocked(saved *savedProcesses) {
 	for _, x := range sessions {
 		d.recoverJobOfLocked(x)
 	}
+	d.recoverSuspensionsLocked(saved)
 	for _, x := range sessions {
-		d.recoverSessionLocked(x)
+		d.recoverSessionLocked(x, saved)
 	}
 	d.applyLocked(procfacts.Started{})
 	d.encloseRecoveredLocked()
@@ -79,6 +84,9 @@ func (d *Daemon) recoverableLocked(saved *savedProcesses) (all []*recovered) {
 		if x.proc, x.life.pidfd, x.ended = saved.open(d, startedOf(x.peer)); x.ended {
 			d.release(x.session)
 			x.proc = rules.Process{PID: x.peer.PID, StartTicks: x.peer.StartTicks}
+			if s := saved.suspensionOfProcess(x.peer); s != nil {
+				x.proc = s.Process
+			}
 		}
 		x.mapped.Store(!x.ended)
 		setRecordedUser(&x.proc, x.peer.UID, x.peer.GID, x.ended)
@@ -129,6 +137,9 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses
 	proc, pidfd, gone := saved.open(d, j.runner)
 	if gone {
 		proc = runnerFromMembers(r, members)
+		if s := saved.suspensionOfJob(r); s != nil {
+			proc = s.Process
+		}
 	} else if d.watchJob(j, j.runner, pidfd) != nil {
 		j.anchor.Started = procfacts.Started{}
 	}
@@ -198,7 +209,7 @@ func (d *Daemon) recoverJobOfLocked(x *recovered) {
 }
 
 // recoverSessionLocked adds a recorded session and its leases to the arbiter and to the daemon's tables.
-func (d *Daemon) recoverSessionLocked(x *recovered) {
+func (d *Daemon) recoverSessionLocked(x *recovered, saved *savedProcesses) {
 	s := x.session
 	d.applyLocked(startedOf(s.peer))
 	if d.jobByID[s.job] == nil { // the job was not recovered, and a later job may get its number
@@ -219,6 +230,9 @@ func (d *Daemon) recoverSessionLocked(x *recovered) {
 	d.enterSessionLocked(s)
 	for _, i := range x.leases {
 		d.recoverLeaseLocked(x, i)
+	}
+	if out := saved.suspensionOfProcess(s.peer); out != nil && s.job == 0 {
+		d.recoverSuspensionLocked(out, d.arb.JobOf(id))
 	}
 	if !x.ended {
 		err = d.watchSession(s, s.life.pidfd)

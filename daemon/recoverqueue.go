@@ -17,7 +17,7 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// recoverTicketsLocked makes tickets from the rows of waiting requests. It must be called after jobs and sessions are
+// recoverTicketsLocked makes tickets from the rows of waiting requests, also of those with which suspended jobs return. It must be called after jobs and sessions are
 // recovered, and before a new row is allocated: rows of jobs and sessions that wait for their start are not
 // committed, and so count as free.
 func (d *Daemon) recoverTicketsLocked(saved *savedProcesses) {
@@ -30,6 +30,7 @@ func (d *Daemon) recoverTicketsLocked(saved *savedProcesses) {
 		for _, i := range rows {
 			d.recoverTicketLocked(i, saved)
 		}
+		d.arb.ContinueSuspensions(d.now())
 	})
 }
 

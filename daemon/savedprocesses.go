@@ -15,6 +15,8 @@ import (
 type savedProcesses struct {
 	facts    map[procfacts.Started]rules.Process // facts of the live processes
 	sessions []*recovered                        // all recorded sessions, with the pages that could be opened
+
+	suspensions []*savedSuspension
 }
 
 // recovered is a session of the last daemon.
@@ -49,6 +51,7 @@ func (d *Daemon) readProcesses() *savedProcesses {
 	})
 	d.file.Jobs.Each(func(_ int, r *statefile.Job) { look(r.RunnerPID, r.RunnerStart) })
 	d.file.Tickets.Each(func(_ int, r *statefile.Ticket) { look(r.PID, r.StartTicks) })
+	f.suspensions = d.readSuspensions()
 	return f
 }
 

@@ -116,24 +116,6 @@ func (d *Daemon) changeLocked(of rules.Owner, name string, change limitChange) e
 	return nil
 }
 
-// errnoOf returns the errno with which a write into the filesystem fails.
-func errnoOf(err error) unix.Errno {
-	var refusal *arbiter.Result
-	switch {
-	case errors.Is(err, errStopped):
-		return unix.ENOTCONN
-	case errors.As(err, &refusal), statusOf(err) == ipc.StatusTooMany:
-		return unix.ENOSPC // no room for a memory.min, or for the record of the change
-	case errors.Is(err, rules.ErrPermission):
-		return unix.EPERM
-	case errors.Is(err, rules.ErrRange):
-		return unix.EINVAL
-	case errors.Is(err, arbiter.ErrNoJob), errors.Is(err, arbiter.ErrNoSession), errors.Is(err, arbiter.ErrNoDevice):
-		return unix.ENODEV
-	}
-	return unix.EIO
-}
-
 // limit answers a Limit request.
 func (cl *client) limit(r *ipc.LimitRequest) (ipc.Empty, error) { return cl.changeLimit(r, "") }
 

@@ -49,7 +49,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), execLost: make(chan struct{}, 1), configChanged: make(chan struct{}, 1), exporter: metrics.New(),
 		sessions: map[ipc.Token]*session{}, sessionsByPID: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionCounts: newCounts(sessionBounds.within(files / filesPerSession)), jobCounts: newCounts(jobBounds.within(files / filesPerJob)), leaseCounts: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, bindings: map[string]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), orphans: newOrphans(), driver: newDriverLimits(), published: map[*shim.Lease]publication{}}
+		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, bindings: map[string]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), orphans: newOrphans(), driver: newDriverLimits(), suspensions: newSuspensions(), published: map[*shim.Lease]publication{}}
 	d.known.Store(&table{})
 	d.scans = newScans()
 	d.load, d.keepGood, d.parts, d.stopOnce = o.load, o.keepLastGood, d.realParts(), sync.OnceValue(d.stop)
@@ -115,7 +115,7 @@ func (d *Daemon) start(cfg *config.Config) error {
 	}
 	d.addInitialDevices()
 	d.keepDevices()
-	if !fresh || d.file.HasBindings() {
+	if !fresh || d.file.HasBindings() || d.file.HasSuspensions() {
 		d.recover()
 	}
 	d.startReaders()

@@ -75,6 +75,9 @@ func (d *Daemon) openState() (fresh bool, err error) {
 	if err := d.file.LostBindings(); err != nil {
 		d.log.Warn("the jobs of cgroups that were open are lost, or will be with this daemon: open them again (gpuarb job open)", "err", err)
 	}
+	if err := d.file.LostSuspensions(); err != nil {
+		d.log.Warn("the records of suspended jobs are lost, or will be with this daemon: such jobs are not asked to take their memory again (gpuarb resume)", "err", err)
+	}
 	return fresh, nil
 }
 

@@ -120,6 +120,8 @@ const (
 	NoUnit        = "%s cannot be suspended: its rule says evict.how = \"unit\", and its processes do not have a systemd service of their own"
 	HasInside     = "%s cannot be suspended: other jobs run inside it"
 	GivesNothing  = "%s cannot be suspended: it holds no memory"
+	TooManyAsked  = "%s cannot be suspended: %d jobs were suspended or asked to be, the most that there can be; end some of them (`gpuarb jobs` lists jobs)"
+	SuspendLost   = "keeps its memory: the daemon was started again while its hook ran"
 	SuspendAsked  = "is asked to give its memory back"
 	SuspendFor    = "is asked to give its memory back, because it is idle and %s waits for room"
 	GaveBack      = "gave its memory back"

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,7 +36,8 @@ const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 const lastWords = 256
 
 // Run runs a hook and waits for its end. With systemd it is a transient unit, so that also processes which left the hook's session end
-// with it. Without systemd it is a child in a session of its own, and such processes stay.
+// with it. EndAll ends the units of a daemon that was killed. Without systemd the hook is a child in a session of its own. The kernel ends
+// the child with the daemon, but no processes that the child has started.
 func Run(ctx context.Context, h Hook) error {
 	if hasSystemd() {
 		return runUnit(ctx, h)
@@ -48,13 +50,18 @@ func runChild(ctx context.Context, h Hook) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, h.Args[0], h.Args[1:]...)
-	cmd.Dir, cmd.Env = "/", append([]string{path}, h.Env...)
+	cmd.Dir, cmd.Env = "/", append([]string{path}, h.Env...) // no Stdin: the hook reads /dev/null, and has no terminal to ask for a password
 	out := &tail{}
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
-	if os.Geteuid() == 0 {
+	switch own := os.Geteuid(); {
+	case own == 0:
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: h.UID, Gid: h.GID, Groups: groupsOf(h.UID)}
+	case uint32(own) != h.UID:
+		return fmt.Errorf("the daemon is no root and cannot run a command as user %d", h.UID)
 	}
+	runtime.LockOSThread() // the kernel kills the child when the thread that started it ends
+	defer runtime.UnlockOSThread()
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Second // a process that left the session may have the output open
 	if err := cmd.Start(); err != nil {

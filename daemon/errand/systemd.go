@@ -2,6 +2,7 @@ package errand
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -20,6 +21,32 @@ func hasSystemd() bool {
 	return err == nil && os.Geteuid() == 0
 }
 
+// ofSystemd are variables that systemd adds to the environment of a unit.
+var ofSystemd = []string{"HOME", "INVOCATION_ID", "JOURNAL_STREAM", "LANG", "LOGNAME", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE", "SHELL", "SYSTEMD_EXEC_PID", "USER"}
+
+// EndAll stops the transient units of the hooks whose names begin with prefix, and waits for their end. A daemon that was killed has left
+// them.
+func EndAll(ctx context.Context, prefix string) error {
+	if !hasSystemd() {
+		return nil
+	}
+	c, err := dbus.NewSystemdConnectionContext(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	units, err := c.ListUnitsByPatternsContext(ctx, nil, []string{"gpuarb-" + prefix + "*.service"})
+	for _, u := range units {
+		result := make(chan string, 1)
+		if _, e := c.StopUnitContext(ctx, u.Name, "replace", result); e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		err = errors.Join(err, wait(ctx, u.Name, result))
+	}
+	return err
+}
+
 // runUnit runs a hook as a transient unit, and waits for its end.
 func runUnit(ctx context.Context, h Hook) error {
 	ctx, cancel := context.WithTimeout(ctx, h.Timeout+10*time.Second) // systemd ends it before
@@ -34,7 +61,7 @@ func runUnit(ctx context.Context, h Hook) error {
 	_, err = c.StartTransientUnitContext(ctx, name, "fail", []dbus.Property{
 		dbus.PropDescription("gpuarb: " + h.Args[0]), dbus.PropType("oneshot"), dbus.PropExecStart(h.Args, true),
 		set("User", strconv.FormatUint(uint64(h.UID), 10)), set("Group", strconv.FormatUint(uint64(h.GID), 10)),
-		set("Environment", append([]string{path}, h.Env...)), set("WorkingDirectory", "/"),
+		set("Environment", append([]string{path}, h.Env...)), set("UnsetEnvironment", ofSystemd), set("WorkingDirectory", "/"),
 		set("TimeoutStartUSec", uint64(h.Timeout/time.Microsecond)), set("TimeoutStopUSec", uint64(time.Second/time.Microsecond)),
 		set("KillMode", "control-group"), set("CollectMode", "inactive-or-failed"),
 	}, result)

@@ -6,7 +6,8 @@
 // The main type is File: a header and seven tables of fixed-size records. The tables hold jobs, sessions, leases,
 // waiting requests, live limits, threads that hold objects, and paths of cgroups with limits. The whole file (about 9
 // MiB) is allocated when it is opened. If that fails, the state does not survive the daemon. Cgroups with jobs have a
-// table in a second file. Limits in the kernel or a driver (Walls) have a table in a third.
+// table in a second file, and suspended jobs in a third. Limits in the kernel or a driver (Walls) have a table in a
+// fourth.
 //
 // Each lease record has room for one announced change of the credit word. The daemon announces the epoch that the
 // word will have, and then swaps the word. From the epoch in the word the next daemon sees whether the swap was done,

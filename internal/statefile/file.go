@@ -26,8 +26,10 @@ type File struct {
 	Cgroups  table[Cgroup]
 	Bindings table[Binding] // in a file of its own (tablefile.go)
 
-	bound *mapping // the file of Bindings
-	lost  error    // as LostBindings returns it
+	Suspensions table[Suspension] // in a file of its own
+
+	bound, asked         *mapping // the files of Bindings and Suspensions
+	lost, lostSuspension error    // as LostBindings and LostSuspensions return them
 }
 
 // Open maps the state file at path, and creates it if it does not exist. A file of another boot is emptied, because
@@ -49,11 +51,23 @@ func Open(path string) (f *File, fresh bool, err error) {
 	}
 	f = newFile(file, fresh)
 	f.aside = aside
-	if f.bound, f.lost, err = bindingsFile.open(path); err != nil {
-		return nil, false, errors.Join(err, file.close())
+	if err := f.openTables(func(t *tableFile) (*mapping, error, error) { return t.open(path) }); err != nil {
+		return nil, false, err
+	}
+	return f, fresh, nil
+}
+
+// openTables opens the tables that have files of their own. If that fails, it closes all files.
+func (f *File) openTables(open func(*tableFile) (file *mapping, lost, err error)) (err error) {
+	if f.bound, f.lost, err = open(&bindingsFile); err != nil {
+		return errors.Join(err, f.file.close())
+	}
+	if f.asked, f.lostSuspension, err = open(&suspensionsFile); err != nil {
+		return errors.Join(err, f.bound.close(), f.file.close())
 	}
 	f.Bindings.lay(f.bound, headerSize, MaxBindings, usedRecords(f.bound))
-	return f, fresh, nil
+	f.Suspensions.lay(f.asked, headerSize, MaxSuspensions, usedRecords(f.asked))
+	return nil
 }
 
 func openState(path string) (file *mapping, fresh bool, err error) {
@@ -94,10 +108,9 @@ func Anonymous(why error) (*File, error) {
 	}
 	f := newFile(file, true)
 	f.volatile = why
-	if f.bound, f.lost, err = bindingsFile.inMemory(why); err != nil {
-		return nil, errors.Join(err, file.close())
+	if err := f.openTables(func(t *tableFile) (*mapping, error, error) { return t.inMemory(why) }); err != nil {
+		return nil, err
 	}
-	f.Bindings.lay(f.bound, headerSize, MaxBindings, usedRecords(f.bound))
 	return f, nil
 }
 
@@ -148,5 +161,14 @@ func (f *File) HasBindings() (has bool) {
 // LostBindings returns why bindings of the last daemon are lost, or those of this daemon will be; nil: none are.
 func (f *File) LostBindings() error { return f.lost }
 
+// HasSuspensions reports whether the last daemon left jobs that it had asked to give their memory back.
+func (f *File) HasSuspensions() (has bool) {
+	f.Suspensions.Each(func(int, *Suspension) { has = true })
+	return has
+}
+
+// LostSuspensions returns why the records of suspended jobs are lost, or those of this daemon will be; nil: none are.
+func (f *File) LostSuspensions() error { return f.lostSuspension }
+
 // Close unmaps the file; the content stays.
-func (f *File) Close() error { return errors.Join(f.bound.close(), f.file.close()) }
+func (f *File) Close() error { return errors.Join(f.asked.close(), f.bound.close(), f.file.close()) }

@@ -14,7 +14,7 @@ var ErrFull = errors.New("statefile: table full")
 
 // record is the type of the records of a table. The first field is Live: 1 in a committed record, 0 in a free one.
 type record interface {
-	Job | Session | Lease | Ticket | Limit | Thread | Cgroup | Binding | Wall
+	Job | Session | Lease | Ticket | Limit | Thread | Cgroup | Binding | Suspension | Wall
 }
 
 // live returns the Live field of a record.

@@ -1,7 +1,7 @@
 package statefile
 
-// This file opens a file beside the state file that holds one table: the bindings (PATH.bindings, bindings.go) or the
-// driver limits (PATH.walls, walls.go).
+// This file opens a file beside the state file that holds one table: the bindings (PATH.bindings, bindings.go), the
+// suspended jobs (PATH.suspensions, suspensions.go) or the driver limits (PATH.walls, walls.go).
 //
 // These files are separate because a daemon of an earlier version renames a state file of an unknown size, and starts
 // with an empty one. Such a daemon does not open these files, and may drop the jobs of bindings. So each record of a

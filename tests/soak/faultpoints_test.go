@@ -22,8 +22,8 @@ const mib = 1 << 20
 
 var faultPointInSource = regexp.MustCompile(`faults\.At\("([^"]+)"\)`)
 
-// faultPoints returns the names of the fault points in the source, without those of cgroups' jobs and their limits in a driver:
-// tests/bindings and tests/secondwall have them.
+// faultPoints returns the names of the fault points in the source, without those of cgroups' jobs, of their limits in a driver, and of
+// suspended jobs: tests/bindings, tests/secondwall and tests/evict have them.
 func faultPoints(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -34,7 +34,7 @@ func faultPoints(t *testing.T) []string {
 			}
 			text, err := os.ReadFile(path)
 			for _, m := range faultPointInSource.FindAllSubmatch(text, -1) {
-				if name := string(m[1]); !strings.Contains(name, "binding") && !strings.HasPrefix(name, "wall.") {
+				if name := string(m[1]); !strings.Contains(name, "binding") && !strings.Contains(name, "suspension") && !strings.HasPrefix(name, "wall.") {
 					names = append(names, name)
 				}
 			}

@@ -1,0 +1,89 @@
+package daemon
+
+// This file recovers the suspensions of jobs from the state file. recover.go calls it. The arbiter goes on with them when the waiting requests
+// are recovered, too (recoverqueue.go).
+
+import (
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/internal/statefile"
+	"github.com/gpuarb/gpuarb/ipc"
+)
+
+// heldLocked returns what a job held on the devices that still exist. Figures beyond the size of a device are lowered to it: the record is
+// damaged.
+func (d *Daemon) heldLocked(r *statefile.Suspension) (all []arbiter.HeldMemory) {
+	for _, on := range r.On[:r.Devices] {
+		for _, index := range d.indicesOf([]statefile.JobDevice{{UUID: on.UUID, Index: on.Index}}) {
+			m := arbiter.HeldMemory{Device: index, Bytes: accounting.Bytes(on.Bytes), Overhead: accounting.Bytes(on.Overhead), Contexts: int(min(on.Contexts, maxClaimed))}
+			if total := d.arb.Total(index); total != 0 {
+				m.Bytes, m.Overhead = min(m.Bytes, total), min(m.Overhead, total)
+			}
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// suspensionOfProcess returns the saved suspension of a job that is one process; nil: there is none.
+func (f *savedProcesses) suspensionOfProcess(p ipc.Peer) *savedSuspension {
+	for _, s := range f.suspensions {
+		if s.Key == "" && !s.done && s.Process.PID == p.PID && s.Process.StartTicks == p.StartTicks {
+			return s
+		}
+	}
+	return nil
+}
+
+// suspensionOfJob returns the saved suspension of a job with a record; nil: there is none.
+func (f *savedProcesses) suspensionOfJob(r *statefile.Job) *savedSuspension {
+	key := jobKeyOf(r.Token)
+	for _, s := range f.suspensions {
+		if s.Key == key && !s.done {
+			return s
+		}
+	}
+	return nil
+}
+
+// recoverSuspensionsLocked recovers the suspensions of the jobs with a record, and of the jobs without processes whose unit was stopped. It
+// comes after all jobs are recovered, and before new ones can be opened. The suspension of a job that is one process is recovered with the
+// session of that process.
+func (d *Daemon) recoverSuspensionsLocked(saved *savedProcesses) {
+	for _, j := range d.jobs {
+		if s := saved.suspensionOfJob(d.file.Jobs.At(j.index)); s != nil {
+			d.recoverSuspensionLocked(s, j.id)
+		}
+	}
+	processes := map[procfacts.Started]bool{}
+	for _, x := range saved.sessions {
+		processes[startedOf(x.peer)] = true
+	}
+	for _, s := range saved.suspensions {
+		if s.done || s.Key == "" && processes[procfacts.Started{PID: s.Process.PID, StartTicks: s.Process.StartTicks}] {
+			continue
+		}
+		id := s.Job
+		if _, taken := d.arb.JobProcess(id); taken {
+			id = d.arb.NextJob()
+		}
+		d.recoverSuspensionLocked(s, id)
+	}
+}
+
+// recoverSuspensionLocked recovers the suspension of a job, whose number may have changed. It frees the record.
+func (d *Daemon) recoverSuspensionLocked(s *savedSuspension, id arbiter.JobID) {
+	s.done = true
+	was := s.Job
+	s.Job, s.Had = id, d.heldLocked(d.file.Suspensions.At(s.row))
+	err := d.arb.RestoreSuspension(d.now(), s.Suspension)
+	if err != nil && s.State != arbiter.Resident {
+		d.log.Warn("a suspended job has ended: it is not asked to take its memory again", "job", was, "err", err)
+	}
+	if err == nil {
+		d.suspensions.rows[id] = s.row // unlock replaces it
+		return
+	}
+	d.file.Suspensions.Free(s.row)
+}
