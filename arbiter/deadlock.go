@@ -135,7 +135,7 @@ func (s *Search) Run() {
 	s.state.try(func() {
 		s.state.admitAll(true)
 		for _, t := range s.state.queue {
-			if o := t.original(); !t.job.releasedAll && t.onlyBlocked && (s.blocked == nil || byArrival(o, s.blocked) < 0) {
+			if o := t.original(); !t.job.releasedAll && t.onlyBlocked && t.kind != wantsReturn && (s.blocked == nil || byArrival(o, s.blocked) < 0) {
 				s.blocked = o
 			}
 		}
@@ -145,7 +145,7 @@ func (s *Search) Run() {
 	}
 	s.state.queue = slices.DeleteFunc(s.state.queue, func(t *ticket) bool { return t.job.releasedAll })
 	s.state.admitAll(false)
-	left := slices.DeleteFunc(slices.Clone(s.state.queue), func(t *ticket) bool { return t.job.releasedAll })
+	left := slices.DeleteFunc(slices.Clone(s.state.queue), func(t *ticket) bool { return t.job.releasedAll || t.kind == wantsReturn })
 	slices.SortFunc(left, func(x, y *ticket) int { return byArrival(y, x) })
 	for _, t := range left {
 		if s.others = s.waitFor(t, s.state.admittedWithout(t)); s.others != nil {
@@ -173,7 +173,8 @@ func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 }
 
 // admitAll removes the requests from the queue of a copy that fit or can never fit, and releases what their jobs hold, until no remaining
-// request fits. With inTurn, a request that an earlier request blocks does not fit.
+// request fits. With inTurn, a request that an earlier request blocks does not fit. The return of a suspended job lets none of its processes go
+// on, so that nothing is released for it.
 func (a *Arbiter) admitAll(inTurn bool) {
 	for again := true; again; {
 		again = false
@@ -186,7 +187,7 @@ func (a *Arbiter) admitAll(inTurn bool) {
 			switch {
 			case v.final || v.fits != nil:
 				a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x == t })
-				if !t.job.releasedAll {
+				if !t.job.releasedAll && t.kind != wantsReturn {
 					a.releaseHoldings(t.job)
 				}
 				again = true

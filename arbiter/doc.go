@@ -49,6 +49,7 @@
 //   - Carrying out a decision: queue.go, decision.go, end.go, refuse.go, serve.go, open.go.
 //   - The admission cycle: copy.go, deadlock.go, cycle.go, search.go.
 //   - A new request: decide.go.
+//   - Jobs that give their memory back and return: suspend.go, suspendevents.go. The choice of those that make room: evict.go.
 //   - Calls of the daemon: cancel.go, ask.go, devices.go, policy.go, limits.go, claims.go, jobs.go, sessions.go, absent.go,
 //     observe.go, reading.go, restore.go, suspensions.go, recount.go, query.go, pressure.go, unknowndevice.go, warn.go,
 //     snapshotrows.go, snapshot.go, tick.go.

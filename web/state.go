@@ -41,12 +41,12 @@ func stateJSON(s figures.Snapshot) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// othersJSON writes who has something of a device without a lease there: programs without gpuarb, and
-// jobs with only a reservation or a claim. Rows of leases would make the state of many leases twice
+// othersJSON writes who has something of a device without a lease there: programs without gpuarb,
+// jobs with only a reservation or a claim, and jobs that gave all of their memory back. Rows of leases would make the state of many leases twice
 // as long.
 func othersJSON(w io.Writer, s figures.Snapshot) error {
 	rows := slices.DeleteFunc(report.Holders(s), func(h report.Holder) bool {
-		return h.Device == nil || len(h.Holds) == 0 || slices.Contains(h.Holds, "lease")
+		return h.Device == nil || len(h.Holds) == 0 && h.Suspended == 0 || slices.Contains(h.Holds, "lease")
 	})
 	return json.NewEncoder(w).Encode(rows)
 }

@@ -70,11 +70,23 @@ func (a *app) suspendOne(ctx context.Context, client *ipc.Client, arg string, re
 			return err
 		}
 	}
-	switch err := client.Suspend(ctx, id, resume); {
-	case errors.Is(err, ipc.StatusUnknownType):
-		return fail(exitUnavailable, "the daemon is of a version that suspends no jobs: restart gpuarbd")
+	err = explainSuspend(client, client.Suspend(ctx, id, resume))
+	switch {
+	case errors.Is(err, errSuspendsNone):
+		return &exitError{exitUnavailable, err}
 	case err != nil:
-		return &exitError{exitFailed, explainCall(client.Path(), err)}
+		return &exitError{exitFailed, err}
 	}
 	return nil
+}
+
+// errSuspendsNone is the error of a daemon that does not know the request.
+var errSuspendsNone = errors.New("the daemon is of a version that suspends no jobs: restart gpuarbd")
+
+// explainSuspend returns the error of a request to suspend or resume a job, for users.
+func explainSuspend(client *ipc.Client, err error) error {
+	if errors.Is(err, ipc.StatusUnknownType) {
+		return errSuspendsNone
+	}
+	return explainCall(client.Path(), err)
 }

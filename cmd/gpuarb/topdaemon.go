@@ -81,6 +81,8 @@ func (w *topDaemon) Do(ctx context.Context, action top.Action) error {
 			return fmt.Errorf("ticket %d does not wait any more: it was served, or given up", action.Ticket)
 		}
 		return explainCall(client.Path(), err)
+	case top.Suspend, top.Resume:
+		return explainSuspend(client, client.Suspend(ctx, action.Job, action.Kind == top.Resume))
 	}
 	request, err := limitRequest(action)
 	if err != nil {

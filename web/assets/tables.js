@@ -10,8 +10,8 @@ const NAMED = 4; // holders that the heading of a device names
 // The parts of a request's text that name the holders and the requests ahead of it, and their replacements. The page shows both elsewhere.
 const NAMES = [
   [/^waits for [^:]*: /, ''],
-  [/; (holds|ahead of it): .*?(?=; (?:ahead of it: |it never fits )|$)/g, ''],
-  [/ are held by .*?(?=; it never fits |$)/, ' are taken'],
+  [/; (holds|ahead of it): .*?(?=; (?:ahead of it: |it never fits |asked to make room: )|$)/g, ''],
+  [/ are held by .*?(?=; (?:it never fits |asked to make room: )|$)/, ' are taken'],
   [/^held (alone [^ ]* )?by .*$/, 'held $1'],
 ];
 
@@ -114,7 +114,7 @@ export function showWaiting(state) {
   return linked;
 }
 
-/** showPrograms shows leases, programs without gpuarb, and jobs that have only a reservation or a claim. */
+/** showPrograms shows leases, programs without gpuarb, and jobs that have only a reservation or a claim, or gave all of their memory back. */
 export function showPrograms(state, linked) {
   const rows = [];
   const ids = new Set();
@@ -125,9 +125,9 @@ export function showPrograms(state, linked) {
   };
   for (const l of state.leases) add(l, rowId(l.device, l.job, l.pid), '');
   for (const j of state.others) {
-    const kind = j.holds[0];
-    if (!['unmanaged', 'reservation', 'claim', 'exclusive'].includes(kind)) continue;
-    add({ device: j.device, user: j.user, job: j.job, job_name: j.job_name, pid: j.pid, state: kind === 'reservation' ? 'reserved' : kind, used_bytes: j.used_bytes, budget_bytes: null, charged: j.holds.includes('charged'),
+    const kind = j.holds[0] ?? j.residence;
+    if (!j.residence && !['unmanaged', 'reservation', 'claim', 'exclusive'].includes(kind)) continue;
+    add({ device: j.device, user: j.user, job: j.job, job_name: j.job_name, pid: j.pid, state: j.residence ?? (kind === 'reservation' ? 'reserved' : kind), used_bytes: j.used_bytes, budget_bytes: null, charged: j.holds.includes('charged'),
       min_bytes: j.reserved_bytes, peak_bytes: null, util_percent: null, unused_ms: null, streams: null, age_ms: j.age_ms, command: j.command }, rowId(j.device, kind === 'unmanaged' ? 0 : j.job, j.pid), kind);
   }
   place('leases', programs, [{ key: 'all', head: null, rows }], rows.length, 'No program has a lease.');

@@ -218,3 +218,24 @@ func TestWhyItFails(t *testing.T) {
 		}
 	}
 }
+
+// TestDevicesThatDoNotTellUse checks that doctor names the devices on which only calls count as use, if idle jobs make room for others: instances
+// of MIG, devices of other vendors, and devices whose driver does not tell. Without such jobs it says nothing of that.
+func TestDevicesThatDoNotTellUse(t *testing.T) {
+	instance, tells := figures.DeviceState{Index: 1, Vendor: "nvidia", Name: "MIG 1g", Parent: new(0)}, 0
+	state := figures.Snapshot{Version: version.Version, Devices: []figures.DeviceState{
+		{Index: 0, Vendor: "nvidia", Name: "H100"}, instance, {Index: 2, Vendor: "amd", Name: "MI300"}, {Index: 3, Vendor: "nvidia", Name: "old"}},
+		Leases: []figures.LeaseState{{Device: 0, State: figures.StateRunning, AgeSeconds: 60, Util: &tells}, {Device: 3, State: figures.StateRunning, AgeSeconds: 60}}}
+	for text, want := range map[string]int{"[defaults]\nevict.how = \"hook\"\n": 3, "[[rule]]\n  evict.how = \"unit\"\n": 3, "evict.how = \"never\"\n": 0, "# evict.how = \"hook\"\n": 0, "": 0} {
+		state.Config.Text = text
+		found := examine(t, machine(t, nil), nil, &state)["idle"]
+		if len(found) != want {
+			t.Errorf("%q: %d devices are named, want %d: %v", text, len(found), want, found)
+		}
+		for i, f := range found {
+			if name := []string{"device 1 (MIG 1g)", "device 2 (MI300)", "device 3 (old)"}[i]; f.Verdict != Note || !strings.Contains(f.Text, name) {
+				t.Errorf("%q: finding %d is %v, want a note about %s", text, i, f, name)
+			}
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -151,7 +152,30 @@ func (d *Doctor) checkDevices() {
 				device.Index, device.Name, device.Total.Human())
 		}
 	}
+	d.checkIdle(gpus)
 	d.add("devices", Fine, "", "%s", report.ListDevices(gpus))
+}
+
+// evicts matches the lines of a configuration by which idle jobs make room for others.
+var evicts = regexp.MustCompile(`(?m)^\s*evict\.how *= *"(hook|unit)"`)
+
+// checkIdle reports the devices that do not tell how busy processes keep them, if idle jobs make room for others.
+func (d *Doctor) checkIdle(gpus []figures.DeviceState) {
+	if !evicts.MatchString(d.state.Config.Text) {
+		return
+	}
+	for _, device := range gpus {
+		silent := device.Parent != nil || device.Vendor != "nvidia"
+		for i := range d.state.Leases {
+			l := &d.state.Leases[i]
+			silent = silent || l.Device == device.Index && l.State == figures.StateRunning && l.Util == nil && l.AgeSeconds > 10
+		}
+		if silent {
+			d.add("idle", Note, "give jobs that compute for long without such a call a longer evict.idle_after",
+				"device %d (%s) does not tell how busy its programs keep it: only calls that gpuarb sees count as use there, so a job may be asked for its memory while it computes",
+				device.Index, device.Name)
+		}
+	}
 }
 
 // reportNoGPU reports that the daemon knows no GPU. NVML may find GPUs here that the daemon does

@@ -29,6 +29,8 @@ const (
 	SetLimit Kind = iota
 	CancelTicket
 	SendSignal
+	Suspend
+	Resume
 )
 
 // AllDevices is the device of an action that concerns all devices.
@@ -53,6 +55,10 @@ func (a Action) description(s *figures.Snapshot) string {
 		return fmt.Sprintf("cancel ticket %d", a.Ticket)
 	case SendSignal:
 		return fmt.Sprintf("send SIG%s to process %d", a.Signal, a.PID)
+	case Suspend:
+		return fmt.Sprintf("ask job %d to give its memory back", a.Job)
+	case Resume:
+		return fmt.Sprintf("let job %d take its memory again", a.Job)
 	}
 	return fmt.Sprintf("set %s=%s of %s", a.Limit, a.Value, a.subject(s))
 }

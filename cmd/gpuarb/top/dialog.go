@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/report"
 )
 
@@ -64,6 +65,17 @@ func (m *Model) openDialog(kind Kind) {
 		m.dialog = dialog{prompt: confirmPrompt, action: action}
 	case SendSignal:
 		m.dialog = dialog{prompt: signalPrompt, action: action}
+	case Suspend:
+		j := m.state.Job(r.job)
+		if j == nil {
+			m.say(fmt.Sprintf("process %d runs without gpuarb: it cannot be suspended", r.pid))
+			return
+		}
+		if j.Residence != "" && j.Residence != figures.Resuming {
+			action.Kind = Resume
+		}
+		action.PID, action.Device = 0, AllDevices
+		m.dialog = dialog{prompt: confirmPrompt, action: action}
 	}
 	m.dialog.whose = fmt.Sprintf("%s's %s", orDash(r.user), report.Named(r.name, r.command))
 	if kind == CancelTicket {

@@ -19,6 +19,7 @@ func helpLines(width int) []string {
 		paint(bold, "Change (asks for confirmation)"),
 		"  l: a limit of the process, or of the job: memory.max=2G, memory.min=1G, streams.max=8",
 		"  c: cancel the ticket that it waits with      k: send a signal",
+		"  f: ask the job to give its memory back, or let a suspended job take it again",
 		"",
 		paint(bold, "Read"),
 		"  used: allocated by programs. kept: not in use and not free (the rest of memory.min, idle credit, what the configuration sets aside).",

@@ -42,6 +42,8 @@ func (m *Model) pressKey(key, text string) tea.Cmd {
 		m.openDialog(CancelTicket)
 	case "k", "f9":
 		m.openDialog(SendSignal)
+	case "f":
+		m.openDialog(Suspend)
 	default:
 		if !m.move(key) {
 			m.viewKey(key)

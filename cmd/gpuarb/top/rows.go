@@ -19,7 +19,7 @@ type rowKind int
 const (
 	leaseRow     rowKind = iota
 	jobRow               // heads the rows of a job in the tree
-	ownerRow             // a job that has the device as a whole, or memory reserved, and uses nothing
+	ownerRow             // a job that has the device as a whole, has memory reserved, or is suspended, and uses nothing
 	ticketRow            // a waiting request without a lease on its device
 	unmanagedRow         // a process without gpuarb
 )
@@ -131,7 +131,7 @@ func ownersOf(d *figures.DeviceState, leased map[jobDevice]bool) (rows []row) {
 	return rows
 }
 
-// reservedOf returns rows of jobs that have only a reservation, and so no other row.
+// reservedOf returns rows of jobs that have only a reservation, or gave all of their memory back, and so have no other row.
 func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 	shown := make(map[uint64]bool, len(s.Jobs))
 	for i := range others {
@@ -140,9 +140,9 @@ func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		for _, on := range j.Devices {
-			if on.Reserved > 0 && !shown[j.ID] {
+			if max(on.Reserved, on.Suspended) > 0 && !shown[j.ID] {
 				rows = append(rows, row{kind: ownerRow, util: -1, idleMs: -1, pid: j.PID, device: on.Device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name,
-					command: j.Command, state: "reserved", budget: on.Max, min: on.Reserved, ageMs: j.AgeMs})
+					command: j.Command, state: cmp.Or(string(j.Residence), "reserved"), budget: on.Max, min: on.Reserved, ageMs: j.AgeMs})
 			}
 		}
 	}

@@ -187,7 +187,7 @@ func (r *row) waitedCell() string {
 // the usual colour.
 func (r *row) attribute() string {
 	switch figures.State(r.state) {
-	case figures.StateOver, figures.StateLost:
+	case figures.StateOver, figures.StateLost, figures.StateStuck:
 		return alarm
 	}
 	switch {

@@ -197,6 +197,7 @@ func TestScreens(t *testing.T) {
 		{"limit-wrong", 80, 24, Options{}, "down l x enter"},
 		{"cancel-question", 80, 24, Options{}, "down c"},
 		{"cancel-nothing", 80, 24, Options{}, "c"},
+		{"suspend-question", 80, 24, Options{}, "f"},
 		{"signal", 80, 24, Options{}, "k"},
 		{"signal-question", 80, 24, Options{}, "down k t"},
 		{"help", 80, 24, Options{}, "?"},
@@ -315,6 +316,7 @@ func TestChanges(t *testing.T) {
 		{"t home l 1 G enter y", Action{Kind: SetLimit, Job: 8, Device: AllDevices, Limit: "memory.max", Value: "1G"}},
 		{"down c y", Action{Kind: CancelTicket, PID: 4711, Job: 7, Device: 0, Ticket: 42}},
 		{"k k y", Action{Kind: SendSignal, PID: 4801, Job: 8, Device: 0, Signal: "KILL"}},
+		{"f y", Action{Kind: Suspend, Job: 8, Device: AllDevices}},
 	} {
 		d := &answers{}
 		m := screen(d, 80, 24, Options{})
@@ -481,5 +483,35 @@ func TestPause(t *testing.T) {
 		if got := m.pause(); got != c.want {
 			t.Errorf("after a look of %v: %v until the next, want %v", c.spent, got, c.want)
 		}
+	}
+}
+
+// TestSuspended checks that a job that gave its memory back has a row although no process of it uses a device, and that the key for suspending
+// lets it return. A process without gpuarb cannot be suspended.
+func TestSuspended(t *testing.T) {
+	s := lab()
+	s.Jobs = append(s.Jobs, figures.JobState{ID: 12, UID: 1000, User: "ann", Command: "ollama serve", State: figures.StateSuspended, Residence: figures.Suspended,
+		Devices: []figures.JobDeviceState{{Device: 1, Max: accounting.Max, Suspended: 20 * gib}}})
+	for _, c := range []struct {
+		residence figures.Residence
+		want      Kind
+	}{{figures.Suspended, Resume}, {figures.Stuck, Resume}, {figures.Suspending, Resume}, {figures.Resuming, Suspend}} {
+		s.Jobs[len(s.Jobs)-1].Residence = c.residence
+		d := &answers{}
+		m := screen(d, 100, 24, Options{Filter: "ollama"})
+		m.Update(snapshot{state: s, at: begin})
+		if got := m.draw(); !strings.Contains(got, string(c.residence)) || !strings.Contains(got, "ollama serve") {
+			t.Errorf("a job that is %s:\n%s", c.residence, got)
+		}
+		pressKey(m, "f", "y")
+		if want := []Action{{Kind: c.want, Job: 12, Device: AllDevices}}; !cmp.Equal(want, d.did) {
+			t.Errorf("a job that is %s: %v was done, want %v", c.residence, d.did, want)
+		}
+	}
+	d := &answers{}
+	m := screen(d, 100, 24, Options{Filter: "eve"})
+	pressKey(m, "f", "y")
+	if got := m.draw(); len(d.did) > 0 || !strings.Contains(got, "runs without gpuarb: it cannot be suspended") {
+		t.Errorf("%v was done:\n%s", d.did, got)
 	}
 }

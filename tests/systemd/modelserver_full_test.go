@@ -1,0 +1,100 @@
+//go:build full
+
+package systemd
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// This file runs the units of docs/admin/model-servers.md: a server that systemd starts when a client connects, and stops when another
+// program waits for its memory. tests/evict has the servers that are asked by a call.
+
+// TestFullSystemdModelServer: a server that needs three seconds to start answers its first connection. It is stopped while it is idle and
+// another program waits, holds nothing then, and answers the next connection as soon as there is room again.
+func TestFullSystemdModelServer(t *testing.T) {
+	const front, own = "18461", "18462" // the machine shares the network of the tests
+	h := boot(t, "python3-minimal", "python3")
+	here(t, "cp", "tests/programs/model-server", "build/sim/simcuda", h.root+"/usr/bin")
+	ports := strings.NewReplacer("model-server --port 8001", "model-server vllm "+own+" 6G 3", "8000", front, "8001", own)
+	for _, unit := range blocksOf(t, "admin/model-servers.md", "ini") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(unit, "# "), "\n")
+		h.shell("cat >" + name + " <<'.'\n" + ports.Replace(unit) + ".")
+	}
+	rule := ""
+	for _, block := range blocksOf(t, "admin/model-servers.md", "toml") {
+		if strings.Contains(block, "\"model\"") {
+			rule = block
+		}
+	}
+	h.shell("cat >/etc/gpuarb/conf.d/model.toml <<'.'\n[defaults]\non_full = \"wait\"\ndevices = [0]\nevict.after = \"500ms\"\nevict.idle_after = \"1s\"\nevict.min_resident = \"1s\"\n" + rule +
+		".\ngpuarb config check; systemctl reload gpuarbd; systemctl daemon-reload; systemctl enable --now model-front.socket")
+	used := func() uint64 {
+		n, err := strconv.ParseUint(h.shell("simcuda used 0"), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	asked := make(chan error, 1)
+	ask := func() { // a client with one connection
+		client := http.Client{Timeout: bounded.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
+		begin := time.Now()
+		r, err := client.Post("http://127.0.0.1:"+front+"/v1/completions", "application/json", strings.NewReader(`{"prompt": "a"}`))
+		if err != nil {
+			asked <- err
+			return
+		}
+		defer r.Body.Close()
+		if text, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || !strings.Contains(string(text), "hello") {
+			err = fmt.Errorf("%s: %s", r.Status, text)
+		}
+		t.Logf("an answer after %v", time.Since(begin).Round(10*time.Millisecond))
+		asked <- err
+	}
+
+	if n := used(); n != 0 {
+		t.Errorf("before the first connection the driver has %d bytes in use", n)
+	}
+	begin := time.Now()
+	ask()
+	if err := <-asked; err != nil || time.Since(begin) < 3*time.Second {
+		t.Fatalf("the first connection: %v, after %v\n%s", err, time.Since(begin), h.shell("systemctl --no-pager status model.service model-front.service || true"))
+	}
+	alone := used()
+	if alone < 6<<30 {
+		t.Errorf("the server holds %d bytes", alone)
+	}
+
+	other := h.Interact(h.command("exec gpuarb run -- cudaprog-dlsym"))
+	other.Want("alloc a 4294967296", "ok")
+	if got := h.shell("systemctl is-active model.service model-front.socket || true"); got != "inactive\nactive" {
+		t.Errorf("the server and its socket are %q", got)
+	}
+	context := alone - 6<<30
+	if n := used(); n != 4<<30+context {
+		t.Errorf("beside the other program's 4 GiB and its context the driver has %d bytes in use", n-4<<30-context)
+	}
+
+	go ask()
+	bounded.Until(t, "the server's start waits for room", func() bool { return strings.Contains(h.shell("gpuarb queue"), "model-server") })
+	select {
+	case err := <-asked:
+		t.Errorf("an answer without room: %v", err)
+	default:
+	}
+	other.Want("free a", "ok")
+	if err := <-asked; err != nil {
+		t.Errorf("the second connection: %v", err)
+	}
+	other.End()
+	h.shell("systemctl stop model.service")
+	bounded.Until(t, "everything is given back", func() bool { return used() == 0 })
+}
