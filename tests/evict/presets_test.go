@@ -16,17 +16,14 @@ import (
 // These tests hold that the rules of docs/admin/model-servers.md make servers give their memory back and take it again. The servers are stand-ins
 // that answer as those of the page do. The rules are the page's own, with another address, and without the unit.
 
-// questions are the calls by which servers are asked for an answer, and whether they load their model for it.
-var questions = map[string]struct {
-	path, body string
-	loads      bool
-}{
-	"vllm":       {"/v1/completions", `{"prompt": "a"}`, false},
-	"sglang":     {"/generate", `{"text": "a"}`, false},
-	"ollama":     {"/api/generate", `{"model": "llama3.1", "prompt": "a"}`, true},
-	"llama.cpp":  {"/v1/chat/completions", `{"model": "gemma-3-4b"}`, true},
-	"llama-swap": {"/v1/chat/completions", `{"model": "a"}`, true},
-	"comfyui":    {"/prompt", `{"prompt": {}}`, true},
+// questions are the calls by which servers are asked for an answer.
+var questions = map[string]struct{ path, body string }{
+	"vllm":       {"/v1/completions", `{"prompt": "a"}`},
+	"sglang":     {"/generate", `{"text": "a"}`},
+	"ollama":     {"/api/generate", `{"model": "llama3.1", "prompt": "a"}`},
+	"llama.cpp":  {"/v1/chat/completions", `{"model": "gemma-3-4b"}`},
+	"llama-swap": {"/v1/chat/completions", `{"model": "a"}`},
+	"comfyui":    {"/prompt", `{"prompt": {}}`},
 }
 
 // preset returns the rule of the page for a kind of server, and the port that its commands name. The commands call another address.
@@ -48,8 +45,8 @@ func preset(t *testing.T, kind, address string) (rule, port string) {
 	return "[[rule]]\n" + at.ReplaceAllString(rule, address+":$1"), port
 }
 
-// TestPresets: each kind of server on the page gives its memory to a waiting program, and answers again when that has ended. Servers that load
-// their model when they are asked do so. The others return when there is room.
+// TestPresets: each kind of server on the page gives its memory to a waiting program, and answers again when that has ended. With a command to
+// resume the server returns as soon as there is room. Others load their model when they are asked.
 func TestPresets(t *testing.T) {
 	n := 0
 	for kind, question := range questions {
@@ -84,8 +81,14 @@ evict.min_resident = "100ms"
 			if used := m.SimNumber("used", "0"); used != 4*gib {
 				t.Errorf("beside the suspended server the driver has %d bytes in use", used)
 			}
+			m.AwaitLog("gave its memory back")
+			r := rig.Run(t, m.Gpuarb("resume", "server"))
+			resumes := strings.Contains(rule, "evict.resume")
+			if resumes != (r.Code == 0) || !resumes && !strings.Contains(r.Stderr, "takes its memory again when it is used") {
+				t.Errorf("gpuarb resume: %d, %s", r.Code, r.Stderr)
+			}
 			other.Want("free a", "ok")
-			if !question.loads {
+			if resumes {
 				rig.Eventually(t, "the server has its memory again", func() bool { return m.SimNumber("used", "0") == 6*gib })
 			}
 			answers()
