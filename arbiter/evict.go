@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
@@ -152,31 +151,6 @@ func (a *Arbiter) mayBeAsked(now time.Time, j *job) bool {
 func (a *Arbiter) mayGiveTo(j *job, t *ticket) bool {
 	return j.residence() == Resident && j.priority() <= t.job.priority() && j.outermost() != t.job.outermost() &&
 		slices.ContainsFunc(a.devices, func(d *device) bool { return t.on(d) && a.heldOn(j, d).bytes > 0 })
-}
-
-// keepsPlace reports whether a job has a reservation, a claim, or the sole use of a device. It cannot be suspended then.
-func (a *Arbiter) keepsPlace(j *job) bool {
-	for _, d := range a.devices {
-		if j.budget.Limits(d.Index).Least() > 0 {
-			return true
-		}
-		for _, s := range j.sessions {
-			if s.alive() && s.budget.Limits(d.Index).Least() > 0 {
-				return true
-			}
-		}
-		for o := range d.permits[permit.Claim] {
-			if o.Job == j {
-				return true
-			}
-		}
-		for o := range d.permits[permit.Sole] {
-			if o.Job == j {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // shortage has what a waiting request lacks on its candidate devices, less what the chosen jobs would give back.

@@ -10,7 +10,8 @@ import (
 // This file computes headroom: the memory for one context that is reserved together with a memory.min. A program needs a context to use its
 // reserved memory, and the context takes memory of the device as well. Like all overhead, headroom is charged to the device and not to a
 // budget. The context that uses the headroom neither waits nor is refused. With charge_overhead, contexts are charged to the budgets and so
-// to the reservations; then there is no headroom. evaluate.go, renew.go and serve.go call this file.
+// to the reservations; then there is no headroom. evaluate.go, renew.go and serve.go call this file. It also computes what is reserved for a
+// suspended job that takes its memory again.
 
 // headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, the headroom is a
 // guess. Without the guess, two jobs that start at the same time would both be promised the memory that their contexts take.
@@ -178,4 +179,17 @@ func (a *Arbiter) trimHeadroom(l *lease) {
 		all, _ := b.ReservedOverhead(l.device.Index)
 		_ = a.ledger.ReserveOverhead(b, l.device.Index, min(all, l.device.contextCost())) // cannot fail: the device exists
 	}
+}
+
+// wantsBack returns the bytes that a suspended job reserves on a device to return: what it held, and no more than its own limit now allows.
+func (j *job) wantsBack(d *device) accounting.Bytes {
+	return min(j.suspension.had[d].bytes, j.Memory(d.bounds()).Max)
+}
+
+// keepsFor returns the bytes that are reserved on a device for a job that takes its memory again.
+func (j *job) keepsFor(d *device) accounting.Bytes {
+	if r := j.residence(); r != Resuming && r != Stuck {
+		return 0
+	}
+	return j.wantsBack(d)
 }

@@ -197,3 +197,33 @@ func (a *Arbiter) noticesAt() time.Time {
 	}
 	return a.noticedAt.Add(noticeEvery)
 }
+
+// askedFor returns the jobs that are asked to make room for waiting requests, by request and number.
+func (a *Arbiter) askedFor() map[TicketID][]*job {
+	var asked map[TicketID][]*job
+	for _, j := range a.jobs {
+		if j.residence() != Suspending || j.suspension.waiter == 0 {
+			continue
+		}
+		if asked == nil {
+			asked = make(map[TicketID][]*job)
+		}
+		asked[j.suspension.waiter] = append(asked[j.suspension.waiter], j)
+	}
+	for _, all := range asked {
+		slices.SortFunc(all, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
+	}
+	return asked
+}
+
+// askedText returns the names of the jobs that are asked to make room for a request, for its program; "": none is asked.
+func (m *queueView) askedText(t *ticket) string {
+	all, within := m.asked[t.id], t.namesWithin()
+	var names []string
+	for _, j := range all {
+		if len(names) < namedHolders && within.shows(j) {
+			names = append(names, j.owned())
+		}
+	}
+	return wording.List(names, len(all))
+}

@@ -120,3 +120,26 @@ func (a *Arbiter) Refresh(id LeaseID) {
 		a.recallAll(l)
 	}
 }
+
+// takeOver gives a new job the suspension of a job whose unit was stopped, with its reservation, if the new one starts in that unit. The old
+// job ends.
+func (a *Arbiter) takeOver(now time.Time, j *job) {
+	unit := j.request.Process.Unit
+	if unit == "" {
+		return
+	}
+	for _, id := range a.Jobs() {
+		old := a.jobs[id]
+		if old == j || !old.outlives() || old.suspension.unit != unit || slices.ContainsFunc(old.sessions, (*session).alive) {
+			continue
+		}
+		a.withdrawReturn(now, old)
+		j.suspension, old.suspension = old.suspension, nil
+		old.closed = true
+		a.suspensionChanged(j)
+		a.suspensionChanged(old)
+		a.endJob(now, old)
+		_, _ = a.setLimits(a.jobChanges(nil, j), false)
+		return
+	}
+}

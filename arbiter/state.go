@@ -426,3 +426,30 @@ type holder struct {
 
 // owner is the job, process or thread that a permit belongs to.
 type owner = permit.Key[*job, *session]
+
+// suspension says whether the memory of a job is on its devices, and what the job held before.
+type suspension struct {
+	state    Residence
+	asked    time.Time                    // when the present state began
+	answered time.Time                    // when the hook ended, or the unit stopped or started; zero: it has not
+	failure  string                       // how the hook or unit failed; "": it did not
+	unit     string                       // unit of the job's processes; "": none
+	evict    rules.Evict                  // settings of the job's rule when it was asked to give its memory back
+	had      map[*device]memory           // what the job held when it was asked to give it back
+	rest     map[*device]accounting.Bytes // what the suspended job held when it was last judged; nil: it was not
+	errand   uint64                       // number of the last errand
+	waiter   TicketID                     // request that needs the room; 0: a person asked
+	by       *Person                      // user who asked last; nil: the arbiter did
+	resumed  time.Time                    // when the job last returned; zero: never
+	failures int                          // number of times in a row that the job gave nothing
+	notUntil time.Time                    // the job is not chosen before this time
+	place    Place                        // place of its request to return under the earlier daemon, until ContinueSuspensions; the zero Place: none
+	lost     bool                         // the daemon was started again while its hook ran
+}
+
+// memory has the amounts that a job holds on a device.
+type memory struct {
+	bytes    accounting.Bytes // bytes that count in its budgets, without idle credit
+	overhead accounting.Bytes // bytes that its processes take beside that, by the device's figures
+	contexts int
+}

@@ -1,15 +1,9 @@
 package arbiter
 
-import (
-	"cmp"
-	"slices"
-	"time"
+import "time"
 
-	"github.com/gpuarb/gpuarb/arbiter/wording"
-)
-
-// This file has the events about the residence of jobs, and counts their results. Each such event lets the daemon record the suspension again. suspend.go calls it for each change of a residence. It also
-// finds the jobs that are asked to make room for a waiting request, which notice.go and snapshotrows.go show.
+// This file has the events about the residence of jobs, and counts their results. Each such event lets the daemon record the suspension again.
+// returns.go and suspend.go call it for each change of a residence.
 
 // suspensionEvent records an event about the residence of a job, with the bytes that the job gave back and the time that it took. The event
 // names the waiting request or the user that asked, if there is one.
@@ -39,32 +33,10 @@ func (a *Arbiter) suspensionEvent(now time.Time, j *job, kind Kind, took time.Du
 	a.suspensionChanged(j)
 }
 
-// askedFor returns the jobs that are asked to make room for waiting requests, by request and number.
-func (a *Arbiter) askedFor() map[TicketID][]*job {
-	var asked map[TicketID][]*job
-	for _, j := range a.jobs {
-		if j.residence() != Suspending || j.suspension.waiter == 0 {
-			continue
-		}
-		if asked == nil {
-			asked = make(map[TicketID][]*job)
-		}
-		asked[j.suspension.waiter] = append(asked[j.suspension.waiter], j)
+// suspensionChanged notes that the suspension of a job has to be recorded again.
+func (a *Arbiter) suspensionChanged(j *job) {
+	if a.suspensionsChanged == nil {
+		a.suspensionsChanged = make(map[JobID]struct{})
 	}
-	for _, all := range asked {
-		slices.SortFunc(all, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
-	}
-	return asked
-}
-
-// askedText returns the names of the jobs that are asked to make room for a request, for its program; "": none is asked.
-func (m *queueView) askedText(t *ticket) string {
-	all, within := m.asked[t.id], t.namesWithin()
-	var names []string
-	for _, j := range all {
-		if len(names) < namedHolders && within.shows(j) {
-			names = append(names, j.owned())
-		}
-	}
-	return wording.List(names, len(all))
+	a.suspensionsChanged[j.id] = struct{}{}
 }

@@ -58,25 +58,6 @@ func (a *Arbiter) Suspensions() (all []Suspension) {
 	return all
 }
 
-// forgetSuspension ends the suspension of a job that ends.
-func (a *Arbiter) forgetSuspension(now time.Time, j *job) {
-	if j.suspension == nil {
-		return
-	}
-	a.withdrawReturn(now, j)
-	a.suspensionChanged(j)
-	j.suspension = nil
-	a.suspensions--
-}
-
-// suspensionChanged notes that the suspension of a job has to be recorded again.
-func (a *Arbiter) suspensionChanged(j *job) {
-	if a.suspensionsChanged == nil {
-		a.suspensionsChanged = make(map[JobID]struct{})
-	}
-	a.suspensionsChanged[j.id] = struct{}{}
-}
-
 // suspensionOf returns what the next daemon must know of a job that was asked to give its memory back.
 func (a *Arbiter) suspensionOf(j *job) Suspension {
 	s := j.suspension

@@ -292,3 +292,34 @@ type RestoredJob struct {
 	CommandEnded bool   // CommandEnded was called
 	StillRuns    string // stillRuns in the call of CommandEnded
 }
+
+// Residence says where the memory of a job is.
+type Residence = figures.Residence
+
+// Values of Residence.
+const (
+	Resident   Residence = "" // it has its memory
+	Suspending           = figures.Suspending
+	Suspended            = figures.Suspended
+	Resuming             = figures.Resuming
+	Stuck                = figures.Stuck
+)
+
+// Person is a user who asks for a suspension or a return, and the process by which the user asks; 0: not known.
+type Person struct {
+	UID uint32
+	PID int
+}
+
+// Errand is something that the daemon does for the arbiter: it asks a job to give its memory back, or to take it again.
+type Errand struct {
+	ID      uint64 // for ErrandDone
+	Job     JobID
+	Resume  bool // take the memory again; false: give it back
+	Evict   rules.Evict
+	Unit    string           // unit of the job's processes; "": none
+	Device  int              // device with the request that needs the room; -1: a person asked, or the job resumes
+	Wanted  accounting.Bytes // bytes that the request asks for; 0: everything
+	PIDs    []int            // living processes of the job
+	Process rules.Process    // process for which the job's rule was chosen
+}
