@@ -221,7 +221,7 @@ func (m *queueView) askedText(t *ticket) string {
 	all, within := m.asked[t.id], t.namesWithin()
 	var names []string
 	for _, j := range all {
-		if len(names) < namedHolders && within.shows(j) {
+		if len(names) < namedHolders && (within == nil || j == within || j.isInside(within)) {
 			names = append(names, j.owned())
 		}
 	}

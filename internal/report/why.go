@@ -284,7 +284,7 @@ func (w Why) returns() []string {
 			return []string{fmt.Sprintf("`gpuarb resume %d` lets it take its memory again as soon as there is room", w.Job)}
 		}
 	case figures.Stuck:
-		return []string{fmt.Sprintf("`gpuarb resume %d` asks it once more; when its programs end, what is reserved is free", w.Job)}
+		return []string{fmt.Sprintf("`gpuarb resume %d` asks it once more; `gpuarb suspend %d` gives up what is reserved for it", w.Job, w.Job)}
 	}
 	return nil
 }

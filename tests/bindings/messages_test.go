@@ -160,6 +160,52 @@ func TestMessagesNameNoProcessAround(t *testing.T) {
 	waits.Wait()
 }
 
+// TestWhoMakesRoomIsHidden: an idle job outside is asked to make room for a program in the job of a cgroup. The messages to that program, and
+// what it sees of the queue, do not name the idle job. The event about the idle job, as a program inside that job's cgroup reads it, does not
+// name the waiting program. Root is told both names.
+func TestWhoMakesRoomIsHidden(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
+[defaults]
+on_full = "wait"
+evict.after = "100ms"
+evict.how = "hook"
+evict.suspend = ["/bin/sleep", "30"]
+evict.resume = ["/bin/true"]
+evict.idle_after = "100ms"
+evict.min_resident = "100ms"
+[[device]]
+context_reserve = "0"
+`})
+	u, top := m.OtherUser(anne), m.Cgroup()
+	box, beside := m.Below(top, "box"), m.Below(top, "beside")
+	job(t, m, 0, "", "open", "--cgroup", box.Path, "--memory", "400M", "--name", "own-box")
+	job(t, m, 0, "", "open", "--cgroup", beside.Path, "--memory", "400M", "--name", "secret-box")
+	secret, waits := runIn(m, u, beside, "--name", "secret-run"), runIn(m, u, box, "--name", "own-run")
+	secret.Want("alloc a 300M", "ok")
+	waits.Tell("alloc a 200M")
+	rig.Eventually(t, "a job is asked", func() bool { q := m.Snapshot().Queue; return len(q) == 1 && len(q[0].Asks) == 1 })
+	for _, command := range [][]string{{"why", "own-run"}, {"queue"}, {"queue", "--json"}, {"events"}} {
+		text := rig.Run(t, inside(m, u, box, command...)).Stdout
+		if strings.Contains(text, "secret") || strings.Contains(text, "(asks job") || !strings.Contains(text, "own-run") {
+			t.Errorf("inside, gpuarb %v says %s", command, text)
+		}
+		if command[0] == "why" && !strings.Contains(text, "asked to make room: another program") {
+			t.Errorf("inside, nothing says that another program is asked: %s", text)
+		}
+	}
+	if text := rig.Run(t, inside(m, u, beside, "events", "--kind", "suspending")).Stdout; strings.Contains(text, "own-") || !strings.Contains(text, "another program waits for room") {
+		t.Errorf("inside the idle job, the event says %s", text)
+	}
+	if text := rig.Run(t, m.Gpuarb("queue")).Stdout; !strings.Contains(text, "(asks job ") {
+		t.Errorf("root is not told who is asked: %s", text)
+	}
+	secret.Want("free a", "ok")
+	waits.Expect("alloc a ok")
+	waits.End()
+	secret.End()
+}
+
 // TestFilesShowItsOwnJob: below /gpu, a user's process in the job of a cgroup sees only that job and the jobs inside it. It cannot read
 // /gpu/events, which has the events of all jobs. Root in the cgroup, and processes outside, see all jobs.
 func TestFilesShowItsOwnJob(t *testing.T) {
