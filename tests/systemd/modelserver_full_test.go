@@ -20,22 +20,11 @@ import (
 // TestFullSystemdModelServer: a server that needs three seconds to start answers its first connection. It is stopped while it is idle and
 // another program waits, holds nothing then, and answers the next connection as soon as there is room again.
 func TestFullSystemdModelServer(t *testing.T) {
-	const front, own = "18461", "18462" // the machine shares the network of the tests
 	h := boot(t, "python3-minimal", "python3")
 	here(t, "cp", "tests/programs/model-server", "build/sim/simcuda", h.root+"/usr/bin")
-	ports := strings.NewReplacer("model-server --port 8001", "model-server vllm "+own+" 6G 3", "8000", front, "8001", own)
-	for _, unit := range blocksOf(t, "admin/model-servers.md", "ini") {
-		name, _, _ := strings.Cut(strings.TrimPrefix(unit, "# "), "\n")
-		h.shell("cat >" + name + " <<'.'\n" + ports.Replace(unit) + ".")
-	}
-	rule := ""
-	for _, block := range blocksOf(t, "admin/model-servers.md", "toml") {
-		if strings.Contains(block, "\"model\"") {
-			rule = block
-		}
-	}
-	h.shell("cat >/etc/gpuarb/conf.d/model.toml <<'.'\n[defaults]\non_full = \"wait\"\ndevices = [0]\nevict.after = \"500ms\"\nevict.idle_after = \"1s\"\nevict.min_resident = \"1s\"\n" + rule +
-		".\ngpuarb config check; systemctl reload gpuarbd; systemctl daemon-reload; systemctl enable --now model-front.socket")
+	h.shell("cat >/etc/gpuarb/conf.d/times.toml <<'.'\n[defaults]\non_full = \"wait\"\ndevices = [0]\nevict.after = \"500ms\"\nevict.idle_after = \"1s\"\nevict.min_resident = \"1s\"\n.")
+	const front, second = "18461", "18463" // the machine shares the network of the tests
+	h.serve("model", front, "18462")
 	used := func() uint64 {
 		n, err := strconv.ParseUint(h.shell("simcuda used 0"), 10, 64)
 		if err != nil {
@@ -44,7 +33,7 @@ func TestFullSystemdModelServer(t *testing.T) {
 		return n
 	}
 	asked := make(chan error, 1)
-	ask := func() { // a client with one connection
+	ask := func(front string) { // a client with one connection
 		client := http.Client{Timeout: bounded.Patience, Transport: &http.Transport{DisableKeepAlives: true}}
 		begin := time.Now()
 		r, err := client.Post("http://127.0.0.1:"+front+"/v1/completions", "application/json", strings.NewReader(`{"prompt": "a"}`))
@@ -64,7 +53,7 @@ func TestFullSystemdModelServer(t *testing.T) {
 		t.Errorf("before the first connection the driver has %d bytes in use", n)
 	}
 	begin := time.Now()
-	ask()
+	ask(front)
 	if err := <-asked; err != nil || time.Since(begin) < 3*time.Second {
 		t.Fatalf("the first connection: %v, after %v\n%s", err, time.Since(begin), h.shell("systemctl --no-pager status model.service model-front.service || true"))
 	}
@@ -83,7 +72,7 @@ func TestFullSystemdModelServer(t *testing.T) {
 		t.Errorf("beside the other program's 4 GiB and its context the driver has %d bytes in use", n-4<<30-context)
 	}
 
-	go ask()
+	go ask(front)
 	bounded.Until(t, "the server's start waits for room", func() bool { return strings.Contains(h.shell("gpuarb queue"), "model-server") })
 	select {
 	case err := <-asked:
@@ -95,6 +84,36 @@ func TestFullSystemdModelServer(t *testing.T) {
 		t.Errorf("the second connection: %v", err)
 	}
 	other.End()
-	h.shell("systemctl stop model.service")
+
+	// Two servers that do not fit together take turns, because the start of each waits for the other's memory.
+	h.serve("second", second, "18464")
+	for _, port := range []string{second, front, second} {
+		ask(port)
+		if err := <-asked; err != nil {
+			t.Errorf("of two servers: %v", err)
+		}
+		if n := used(); n != alone {
+			t.Errorf("of two servers one is there, and the driver has %d bytes in use, want %d", n, alone)
+		}
+	}
+	h.shell("systemctl stop second.service")
 	bounded.Until(t, "everything is given back", func() bool { return used() == 0 })
+}
+
+// serve writes the page's units and rule for a server, under a name and with two ports, and has systemd listen at the first.
+func (h *host) serve(name, front, own string) {
+	h.t.Helper()
+	change := strings.NewReplacer("model-server --port 8001", "model-server vllm "+own+" 6G 3", "8000", front, "8001", own,
+		"model.service", name+".service", "model-front", name+"-front", "\"model\"", "\""+name+"\"")
+	for _, unit := range blocksOf(h.t, "admin/model-servers.md", "ini") {
+		unit = change.Replace(unit)
+		file, _, _ := strings.Cut(strings.TrimPrefix(unit, "# "), "\n")
+		h.shell("cat >" + file + " <<'.'\n" + unit + ".")
+	}
+	for _, rule := range blocksOf(h.t, "admin/model-servers.md", "toml") {
+		if strings.Contains(rule, "\"model\"") {
+			h.shell("cat >/etc/gpuarb/conf.d/" + name + ".toml <<'.'\n" + change.Replace(rule) + ".")
+		}
+	}
+	h.shell("gpuarb config check; systemctl reload gpuarbd; systemctl daemon-reload; systemctl enable --now " + name + "-front.socket")
 }
