@@ -40,8 +40,7 @@ void ga_device_unheld(void) {
     static _Atomic uint32_t told;
     if (!atomic_exchange(&told, 1))
         ga_log_user("this program uses more than %u devices: it is not limited on the others, and "
-                    "memory that it takes there counts against no budget; let it see fewer devices "
-                    "(CUDA_VISIBLE_DEVICES)",
+                    "memory that it takes there counts against no budget; let it see fewer devices",
                     (uint64_t)GA_DEVICES);
 }
 
