@@ -115,7 +115,7 @@ func (a *Arbiter) idleJobs(now time.Time) (all []*job) {
 		if !a.mayBeAsked(now, j) || a.works(now, j) {
 			continue
 		}
-		if idle, _ := a.times(j); now.Sub(idle) >= j.Rule.Evict.IdleAfter {
+		if idle, _ := a.times(j); now.Sub(idle) >= j.Rule.Evict.IdleAfter && !j.unread(idle.Add(j.Rule.Evict.IdleAfter)) {
 			since[j], all = idle, append(all, j)
 		}
 	}
@@ -134,6 +134,15 @@ func (a *Arbiter) works(now time.Time, j *job) bool {
 		}
 	}
 	return false
+}
+
+// unread reports whether a device on which a job has a lease tells how busy it is, and has not told so since a time.
+func (j *job) unread(since time.Time) bool {
+	return slices.ContainsFunc(j.sessions, func(s *session) bool {
+		return s.alive() && slices.ContainsFunc(s.leases, func(l *lease) bool {
+			return !l.lost && !l.device.toldUse.IsZero() && l.device.toldUse.Before(since)
+		})
+	})
 }
 
 // mayBeAsked reports whether a job may be asked to make room if it is idle.

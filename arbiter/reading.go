@@ -105,6 +105,11 @@ func (r *Reading) Apply(now time.Time) {
 		l.noteCalls(now)
 		l.noteUtilisation(now, r.usage.Utilisation)
 	}
+	if d.toldUse = (time.Time{}); r.usage.Utilisation != nil {
+		if d.toldUse = r.usage.Began; d.toldUse.IsZero() {
+			d.toldUse = now
+		}
+	}
 	defer func() {
 		d.recent.Note(now, d.peak.used.Plus(a.ledger.Device(d.Index).Overhead).Plus(d.unmanaged), d.Total)
 	}()

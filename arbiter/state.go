@@ -131,6 +131,7 @@ type device struct {
 	figures     map[int]ProcessUsage      // usage of each process by the last reading, by PID
 	began       time.Time                 // when the last reading began; zero: the device was never read
 	early       bool                      // the last reading was an early one
+	toldUse     time.Time                 // when the last reading began that told how busy processes keep the device; zero: it does not tell
 	shown       accounting.Bytes          // bytes of all processes by the last reading
 
 	permits  permit.Sets[*job, *session, *holder]

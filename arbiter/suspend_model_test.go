@@ -160,7 +160,7 @@ func (s *server) kept() accounting.Bytes {
 	return min(s.had, s.limit).Less(s.used)
 }
 
-// room returns how much of the card nobody has or is promised.
+// room returns how much of the card is neither in use nor promised.
 func (w *suspendWorld) room() accounting.Bytes {
 	left := accounting.Bytes(card)
 	for _, s := range w.servers {
@@ -169,7 +169,7 @@ func (w *suspendWorld) room() accounting.Bytes {
 	return left
 }
 
-// allocate lets a server ask for memory. What is reserved for its return it gets at once.
+// allocate lets a server ask for memory. A server that returns gets what is reserved for it at once.
 func (w *suspendWorld) allocate(s *server) {
 	if s.dead || s.waits != 0 {
 		return

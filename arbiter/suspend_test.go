@@ -153,7 +153,16 @@ func TestWhoIsNeverAsked(t *testing.T) {
 					t.Fatalf("%+v", got)
 				}
 			}
-			if got := w.errandsIn(11 * time.Second); len(got) != 1 {
+			got := w.errandsIn(11 * time.Second)
+			if name == "utilisation" {
+				if got != nil {
+					t.Errorf("asked before the device has told that it is idle: %+v", got)
+				}
+				w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: c.process.PID, StartTicks: c.process.StartTicks, Bytes: 6 * gib}},
+					Utilisation: map[int]int{}})
+				got = w.errandsIn(time.Second)
+			}
+			if len(got) != 1 {
 				t.Errorf("idle, and not asked: %+v", got)
 			}
 		})
