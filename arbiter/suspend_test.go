@@ -247,7 +247,7 @@ func TestTheWayBackIsReserved(t *testing.T) {
 	}
 }
 
-// TestReturnsWhenThereIsRoom: with evict.return "room" a job returns when nobody waits and everything that it held fits.
+// TestReturnsWhenThereIsRoom: with evict.return "room" a job returns when no request waits and everything that it held fits.
 func TestReturnsWhenThereIsRoom(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	c := w.client(0, 0)
