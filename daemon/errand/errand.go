@@ -62,7 +62,11 @@ func runChild(ctx context.Context, h Hook) error {
 	}
 	runtime.LockOSThread() // the kernel kills the child when the thread that started it ends
 	defer runtime.UnlockOSThread()
-	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	late := false
+	cmd.Cancel = func() error { // not called after the child has ended
+		late = true
+		return unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+	}
 	cmd.WaitDelay = time.Second // a process that left the session may have the output open
 	if err := cmd.Start(); err != nil {
 		return err
@@ -72,7 +76,7 @@ func runChild(ctx context.Context, h Hook) error {
 	err := cmd.Wait()
 	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what it left behind
 	switch words := out.String(); {
-	case ctx.Err() != nil:
+	case late:
 		return fmt.Errorf("%s did not end within %v", h.Args[0], h.Timeout)
 	case err != nil && !errors.Is(err, exec.ErrWaitDelay):
 		return fmt.Errorf("%s: %w%s", h.Args[0], err, words)
