@@ -16,7 +16,7 @@ import (
 // would not know it.
 const MaxSuspensions = 256
 
-// Suspension has all that the next daemon must know of a job that was asked to give its memory back.
+// Suspension is the record of a job that was asked to give its memory back, for the next daemon.
 type Suspension struct {
 	Job      JobID
 	Key      string // key of the job (JobRequest.Key); "": the job is one process that was started without `gpuarb run`
@@ -34,7 +34,7 @@ type Suspension struct {
 	Return   Place // place of the waiting request with which it returns; the zero Place: none waits
 }
 
-// HeldMemory has the amounts that a job held on a device.
+// HeldMemory are the amounts that a job held on a device.
 type HeldMemory struct {
 	Device          int
 	Bytes, Overhead accounting.Bytes

@@ -46,7 +46,7 @@ func (c Command) Args() []string {
 type Evict struct {
 	How             EvictHow      // "": EvictNever
 	IdleAfter       time.Duration // a job is idle if it has not used its devices for this long
-	MinResident     time.Duration // a job that has returned is nobody's victim for this long
+	MinResident     time.Duration // a job that has returned is not asked to make room for this long
 	Return          EvictReturn
 	Suspend, Resume Command       // for EvictByHook: asks the job's programs to give their memory back, and to take it again
 	Timeout         time.Duration // longest run of a command, start or stop; 0: DefaultEvictTimeout

@@ -48,7 +48,7 @@ const (
 	SuspendAnswered = 1 << 1 // the hook has ended, or the unit has stopped or started
 )
 
-// SuspendedOn has the amounts that a job held on a device when it was asked to give its memory back. UUID identifies the device if it has one, else Index.
+// SuspendedOn are the amounts that a job held on a device when it was asked to give its memory back. UUID identifies the device if it has one, else Index.
 type SuspendedOn struct {
 	UUID     [16]byte
 	Index    uint32
