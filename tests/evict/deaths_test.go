@@ -112,7 +112,7 @@ func (p *play) toTheEnd(at step) {
 	p.fits(2 * gib)
 }
 
-// fits checks that another program can have so many bytes, and then no further byte.
+// fits allocates n bytes in another program, after which the driver must be full.
 func (p *play) fits(n uint64) {
 	p.t.Helper()
 	other := cudaprog(p.m)
@@ -180,8 +180,8 @@ func TestDaemonStops(t *testing.T) {
 	}
 }
 
-// TestSuspendedProgramDies: the suspended program is killed at each step. What it held and what was reserved for it is free, and the waiting
-// program has or gets its memory.
+// TestSuspendedProgramDies: the suspended program is killed at each step. Its memory and its reservation are free then, and the waiting
+// program has or gets memory.
 func TestSuspendedProgramDies(t *testing.T) {
 	t.Parallel()
 	steps(t, func(t *testing.T, at step) {
