@@ -229,3 +229,47 @@ func TestFreeze(t *testing.T) {
 		t.Errorf("there are %d events about job 1, want one for each of 4 steps", n)
 	}
 }
+
+// TestWhoMaySuspend: a user may suspend and resume own jobs, by the command and by the file, and no job of another user. Root may do both to
+// all jobs. A command about a job that is not there fails, and says so.
+func TestWhoMaySuspend(t *testing.T) {
+	t.Parallel()
+	folder := hooks(t)
+	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // hooks run as the user of their job
+		t.Fatal(err)
+	}
+	m := mounted(t, folder)
+	mine := cudaprog(m)
+	mine.Want("alloc a 1G", "ok")
+	u := m.OtherUser(61201)
+	theirs := m.Interact(u.Gpuarb("run", "--name", "theirs", "--", u.Program("cudaprog-dlsym")))
+	theirs.Want("alloc a 1G", "ok")
+	refused := func(want string, code int, r rig.Result) {
+		t.Helper()
+		if r.Code != code || !strings.Contains(r.Stderr, want) {
+			t.Errorf("exit status %d, want %d with %q: %s", r.Code, code, want, r.Stderr)
+		}
+	}
+	refused("only that user or root may suspend and resume it", 1, rig.Run(t, u.Gpuarb("suspend", "1")))
+	refused("only that user or root may suspend and resume it", 1, rig.Run(t, u.Gpuarb("resume", "1")))
+	refused("Permission denied", 2, rig.Run(t, u.Command(m.Env(), "sh", "-c", "echo 1 >"+filepath.Join(m.Mount, "jobs/1/freeze"))))
+	refused("there is no job 99; `gpuarb jobs` lists them", 1, rig.Run(t, u.Gpuarb("suspend", "99")))
+	refused("is not suspended", 1, rig.Run(t, u.Gpuarb("resume", "theirs")))
+	if got := m.Read("jobs/1/state"); got != "running\n" {
+		t.Errorf("job 1 is %q", got)
+	}
+	asked := func(how string, r rig.Result) {
+		t.Helper()
+		if r.Code != 0 {
+			t.Fatalf("%s: %d, %s", how, r.Code, r.Stderr)
+		}
+		if env := said(t, folder, "suspend"); env["GPUARB_JOB"] != "2" {
+			t.Errorf("%s: job %s is asked", how, env["GPUARB_JOB"])
+		}
+		ends(t, folder, 1) // it keeps its memory
+		rig.Eventually(t, "it is resident again", func() bool { return m.Read("jobs/2/state") == "running\n" })
+	}
+	asked("by the user's command", rig.Run(t, u.Gpuarb("suspend", "theirs")))
+	asked("by the user's write", rig.Run(t, u.Command(m.Env(), "sh", "-c", "echo 1 >"+filepath.Join(m.Mount, "jobs/2/freeze"))))
+	asked("by root", rig.Run(t, m.Gpuarb("suspend", "2")))
+}
