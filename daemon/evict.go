@@ -18,10 +18,11 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// This file suspends and resumes jobs for users, by a command (serve.go) or by a write into the file freeze (setlimit.go). It also carries out
-// the arbiter's errands for lock.go: it runs the hook of a job, or stops or starts its unit, and tells the arbiter how that ended.
+// This file suspends and resumes jobs for users, who ask by `gpuarb suspend` and `gpuarb resume` (serve.go) or write to the file freeze
+// (setlimit.go). It also carries out the arbiter's errands, which lock.go collects. An errand runs the hook of a job, or stops or starts
+// its unit. Then the arbiter is told how that ended.
 
-// suspend asks a job to give its memory back or to take it again, for a command. The user of the job may ask, and who is privileged.
+// suspend answers a client that wants a job to give its memory back or to take it again.
 func (cl *client) suspend(r *ipc.SuspendRequest) (ipc.Empty, error) {
 	cl.takeLock()
 	defer cl.d.unlock()
@@ -32,7 +33,7 @@ func (cl *client) suspend(r *ipc.SuspendRequest) (ipc.Empty, error) {
 	return ipc.Empty{}, err
 }
 
-// suspendLocked asks a job to give its memory back or to take it again, for a user who owns the job or is privileged.
+// suspendLocked asks a job to give its memory back or to take it again. It refuses a user who neither owns the job nor is privileged.
 func (d *Daemon) suspendLocked(by requester, id arbiter.JobID, resume bool) error {
 	owner, known := d.arb.JobProcess(id)
 	person := &arbiter.Person{UID: by.uid, PID: by.pid}
@@ -45,8 +46,9 @@ func (d *Daemon) suspendLocked(by requester, id arbiter.JobID, resume bool) erro
 	return d.arb.Suspend(d.now(), id, person)
 }
 
-// freeze suspends or resumes a job when a process writes 1 or 0 into its file. Writing what the file shows changes nothing. A refusal is
-// logged, because the write fails with a number alone.
+// freeze suspends or resumes a job for a process that writes 1 or 0 to the job's file freeze. It does nothing if the job is resident
+// already and 0 is written, or if it is suspending or suspended already and 1 is written. The daemon's log has the reason of a refusal,
+// because the process gets only an errno.
 func (d *Daemon) freeze(by requester, job uint64, value string) error {
 	d.lock()
 	defer d.unlock()
@@ -67,13 +69,14 @@ func (d *Daemon) freeze(by requester, job uint64, value string) error {
 	}
 	errno := errnoOf(err)
 	if errno == unix.EINVAL && (value == "0" || value == "1") {
-		errno = unix.EBUSY // the job cannot be suspended or resumed as it is now
+		errno = unix.EBUSY // the value is valid, but the job cannot be suspended or resumed in its present state
 	}
 	d.log.Log(d.ctx, d.history.Level(by.uid), "a write into freeze was refused", "event", "freeze_refused", "uid", by.uid, "job", job, "value", value, "err", err)
 	return errors.Join(errno, err)
 }
 
-// beginErrands begins the errands of the arbiter, each in a goroutine of its own. A daemon that is being stopped leaves them to the next one.
+// beginErrands starts a goroutine for each new errand of the arbiter. A daemon that is being stopped drops them:
+// the next daemon continues the suspensions by their records. The result is always nil: no timer is needed.
 func (d *Daemon) beginErrands() <-chan time.Time {
 	d.lock()
 	defer d.unlock()
@@ -86,7 +89,7 @@ func (d *Daemon) beginErrands() <-chan time.Time {
 	return nil
 }
 
-// runErrand carries out an errand, and tells the arbiter how it ended.
+// runErrand carries out an errand, and tells the arbiter how it ended, unless the daemon is being stopped.
 func (d *Daemon) runErrand(e arbiter.Errand) {
 	failure := ""
 	faults.At("suspension.asking")
@@ -102,7 +105,7 @@ func (d *Daemon) runErrand(e arbiter.Errand) {
 	}
 }
 
-// errand carries out an errand, and waits for its end.
+// errand stops or starts the unit of a job, or runs its hook, and waits for the end.
 func (d *Daemon) errand(e arbiter.Errand) error {
 	if e.Evict.How == rules.EvictByUnit {
 		u := errand.Unit{Name: e.Unit, PIDs: e.PIDs, Timeout: e.Evict.Timeout}
@@ -135,17 +138,18 @@ func (d *Daemon) errand(e arbiter.Errand) error {
 			fmt.Sprintf("GPUARB_BYTES_WANTED=%d", e.Wanted), "GPUARB_DEVICE=" + device}})
 }
 
-// hookPrefix returns how the names of this daemon's hooks begin. A daemon with another state file has other names.
+// hookPrefix returns the first part of the names of all hooks of this daemon. It is made from the path of the state file, so that a
+// daemon never ends the hooks of another daemon on the machine.
 func (d *Daemon) hookPrefix() string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(d.paths.state))
 	return fmt.Sprintf("hook-%08x-", h.Sum32())
 }
 
-// leftHooksPatience is how long the start of the daemon waits for the end of the hooks that the last daemon left.
+// leftHooksPatience is the longest time for which a starting daemon waits until the hooks of the last daemon have ended.
 const leftHooksPatience = 5 * time.Second
 
-// endLeftHooks ends the hooks that the last daemon left, so that no two of them run for a job.
+// endLeftHooks ends the hooks that the last daemon left running, so that a job never has two hooks at the same time.
 func (d *Daemon) endLeftHooks() {
 	ctx, cancel := context.WithTimeout(d.ctx, leftHooksPatience)
 	defer cancel()

@@ -1,7 +1,7 @@
 package daemon
 
-// This file recovers the suspensions of jobs from the state file. recover.go calls it. The arbiter goes on with them when the waiting requests
-// are recovered, too (recoverqueue.go).
+// This file gives the suspensions that the last daemon recorded to the arbiter. recover.go calls it. The arbiter continues them later,
+// after recoverqueue.go has recovered the waiting requests.
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// heldLocked returns what a job held on the devices that still exist. Figures beyond the size of a device are lowered to it: the record is
-// damaged.
+// heldLocked returns what a job held on the devices that still exist. A figure above the size of its device comes from a damaged record,
+// and is lowered to the size.
 func (d *Daemon) heldLocked(r *statefile.Suspension) (all []arbiter.HeldMemory) {
 	for _, on := range r.On[:r.Devices] {
 		for _, index := range d.indicesOf([]statefile.JobDevice{{UUID: on.UUID, Index: on.Index}}) {
@@ -26,7 +26,7 @@ func (d *Daemon) heldLocked(r *statefile.Suspension) (all []arbiter.HeldMemory) 
 	return all
 }
 
-// suspensionOfProcess returns the saved suspension of a job that is one process; nil: there is none.
+// suspensionOfProcess returns the saved suspension of the job that a process without `gpuarb run` is; nil: there is none.
 func (f *savedProcesses) suspensionOfProcess(p ipc.Peer) *savedSuspension {
 	for _, s := range f.suspensions {
 		if s.Key == "" && !s.done && s.Process.PID == p.PID && s.Process.StartTicks == p.StartTicks {
@@ -36,7 +36,7 @@ func (f *savedProcesses) suspensionOfProcess(p ipc.Peer) *savedSuspension {
 	return nil
 }
 
-// suspensionOfJob returns the saved suspension of a job with a record; nil: there is none.
+// suspensionOfJob returns the saved suspension of the job with record r; nil: there is none.
 func (f *savedProcesses) suspensionOfJob(r *statefile.Job) *savedSuspension {
 	key := jobKeyOf(r.Token)
 	for _, s := range f.suspensions {
@@ -47,9 +47,9 @@ func (f *savedProcesses) suspensionOfJob(r *statefile.Job) *savedSuspension {
 	return nil
 }
 
-// recoverSuspensionsLocked recovers the suspensions of the jobs with a record, and of the jobs without processes whose unit was stopped. It
-// comes after all jobs are recovered, and before new ones can be opened. The suspension of a job that is one process is recovered with the
-// session of that process.
+// recoverSuspensionsLocked recovers the suspensions of the jobs that have a record of their own, and of the jobs whose unit was stopped,
+// which have no processes. It must be called after those jobs are recovered, and before any other job gets a number. A job that is one
+// living process has no record of its own: recover.go recovers its suspension with the session of the process.
 func (d *Daemon) recoverSuspensionsLocked(saved *savedProcesses) {
 	for _, j := range d.jobs {
 		if s := saved.suspensionOfJob(d.file.Jobs.At(j.index)); s != nil {
@@ -72,7 +72,8 @@ func (d *Daemon) recoverSuspensionsLocked(saved *savedProcesses) {
 	}
 }
 
-// recoverSuspensionLocked recovers the suspension of a job, whose number may have changed. It frees the record.
+// recoverSuspensionLocked gives the suspension s to the arbiter, for job id: the job's number may differ from that of the last daemon.
+// If the arbiter refuses it, the record is freed.
 func (d *Daemon) recoverSuspensionLocked(s *savedSuspension, id arbiter.JobID) {
 	s.done = true
 	was := s.Job
@@ -82,7 +83,7 @@ func (d *Daemon) recoverSuspensionLocked(s *savedSuspension, id arbiter.JobID) {
 		d.log.Warn("a suspended job has ended: it is not asked to take its memory again", "job", was, "err", err)
 	}
 	if err == nil {
-		d.suspensions.rows[id] = s.row // unlock replaces it
+		d.suspensions.rows[id] = s.row // unlock writes a new record, and frees this one
 		return
 	}
 	d.file.Suspensions.Free(s.row)

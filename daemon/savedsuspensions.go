@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
-// timeOfRecord is the inverse of recordedTime.
+// timeOfRecord converts a time of a record back: it undoes recordedTime.
 func (d *Daemon) timeOfRecord(at int64) time.Time {
 	if at == 0 {
 		return time.Time{}
@@ -23,16 +23,16 @@ func (d *Daemon) timeOfRecord(at int64) time.Time {
 	return d.now().Add(time.Duration(at) - d.uptime())
 }
 
-// savedSuspension is a record that the last daemon left.
+// savedSuspension is a suspension that the last daemon recorded.
 type savedSuspension struct {
 	arbiter.Suspension
-	row    int
+	row    int // index of its record
 	serial uint64
-	done   bool // it was restored, or its job is known to have ended
+	done   bool // it was given to the arbiter, or its job has ended
 }
 
-// readSuspensions reads the records of the last daemon, the newest first. It frees records that make no sense, and records that
-// a newer record has replaced.
+// readSuspensions returns the suspensions that the last daemon recorded, the newest first. It frees damaged records. If two records have
+// the same owner, it frees the older one.
 func (d *Daemon) readSuspensions() (all []*savedSuspension) {
 	d.file.Suspensions.Each(func(i int, r *statefile.Suspension) {
 		d.suspensions.serial = max(d.suspensions.serial, r.Serial)
@@ -55,7 +55,8 @@ func (d *Daemon) readSuspensions() (all []*savedSuspension) {
 	})
 }
 
-// owner returns what a suspension belongs to: a unit that was stopped, a job with a record, or a process.
+// owner returns a text that names the owner of a suspension. An owner can have one suspension only. It is a unit that was asked to stop,
+// else a job that has a record of its own (its key), else a process (its PID and start time).
 func (s *savedSuspension) owner() string {
 	switch {
 	case s.How == rules.EvictByUnit && s.State != arbiter.Resident:
@@ -66,7 +67,7 @@ func (s *savedSuspension) owner() string {
 	return fmt.Sprint(s.Process.PID, " ", s.Process.StartTicks)
 }
 
-// suspensionIn converts a record.
+// suspensionIn converts a record to a suspension, without the memory that the job held (heldLocked). It fails if the record is damaged.
 func (d *Daemon) suspensionIn(r *statefile.Suspension) (s arbiter.Suspension, err error) {
 	if r.Job == 0 || r.Job >= maxJobID || int(r.State) >= len(residences) || r.Devices > statefile.MaxSuspendedOn || r.Failures > 1<<20 {
 		return s, fmt.Errorf("state %d, %d devices", r.State, r.Devices)

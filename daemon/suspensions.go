@@ -1,7 +1,7 @@
 package daemon
 
-// This file records the suspensions of jobs in the state file. lock.go calls it after each change. savedsuspensions.go reads the records when
-// the next daemon starts.
+// This file records the suspensions of jobs in a state file. lock.go calls it whenever the daemon's lock is released. When the next daemon
+// starts, savedsuspensions.go reads the records.
 
 import (
 	"encoding/hex"
@@ -16,11 +16,13 @@ import (
 	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
-// residences are the numbers of residences in records. New ones are added at the end.
+// residences has each residence at the index by which a record names it. A new residence must be added at the end, because old records
+// remain.
 var residences = []arbiter.Residence{arbiter.Resident, arbiter.Suspending, arbiter.Suspended, arbiter.Resuming, arbiter.Stuck}
 
-// recordSuspensionsLocked records the suspensions that have changed. It commits all new records before it frees the old ones. If the daemon
-// is killed in between, a job has two records. Then the record with the higher serial number counts.
+// recordSuspensionsLocked records the suspensions that have changed since its last call. It commits all new records before it frees the
+// old records of the same jobs. If the daemon is killed in between, a job has two records, and the next daemon uses the one with the
+// higher serial number. If a new record cannot be written, the job has no record any more.
 func (d *Daemon) recordSuspensionsLocked() {
 	changed := d.arb.Suspensions()
 	var replaced []int
@@ -44,7 +46,7 @@ func (d *Daemon) recordSuspensionsLocked() {
 	}
 }
 
-// recordSuspensionLocked writes the record of a suspension.
+// recordSuspensionLocked writes a new record of a suspension, and commits it.
 func (d *Daemon) recordSuspensionLocked(s *arbiter.Suspension) error {
 	i, r, err := d.file.Suspensions.New()
 	if err != nil {
@@ -85,8 +87,8 @@ func (d *Daemon) recordSuspensionLocked(s *arbiter.Suspension) error {
 	return nil
 }
 
-// setFacts writes the unit of a suspended job, and the facts of its process by which the next daemon chooses the rule of a job without
-// processes. A command line that is too long is cut.
+// setFacts writes the unit of a suspended job and the facts of its process to the record. If the unit was stopped, the job has no
+// process, and the next daemon chooses its rule by these facts. If they are too long, it writes less of the command line.
 func setFacts(r *statefile.Suspension, s *arbiter.Suspension) error {
 	if !r.SetUnit(s.Unit) {
 		return fmt.Errorf("the name of its unit is too long: %s", s.Unit)
@@ -107,7 +109,7 @@ func setFacts(r *statefile.Suspension, s *arbiter.Suspension) error {
 	}
 }
 
-// recordedTime returns a time as records have it: an uptime in nanoseconds; 0: the zero time.
+// recordedTime converts a time for a record: to the machine's uptime at that time, in nanoseconds; 0: the zero time.
 func (d *Daemon) recordedTime(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -1,6 +1,6 @@
 package main
 
-// This file has `gpuarb suspend` and `gpuarb resume`, by which a person asks jobs to give their memory back and to take it again.
+// This file has `gpuarb suspend` and `gpuarb resume`, by which a user asks jobs to give their GPU memory back and to take it again.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// suspendCommand returns `gpuarb suspend`.
+// suspendCommand returns the command `gpuarb suspend`.
 func (a *app) suspendCommand() *cobra.Command {
 	return a.residenceCommand(&cobra.Command{
 		Use:   "suspend JOB…",
@@ -23,7 +23,7 @@ gpuarb events show what becomes of it. The jobs return with gpuarb resume, or by
 	}, false)
 }
 
-// resumeCommand returns `gpuarb resume`.
+// resumeCommand returns the command `gpuarb resume`.
 func (a *app) resumeCommand() *cobra.Command {
 	return a.residenceCommand(&cobra.Command{
 		Use:   "resume JOB…",
@@ -34,7 +34,7 @@ asked once more. Your own jobs, or as root anybody's.`,
 	}, true)
 }
 
-// residenceCommand adds arguments and action to a command that suspends jobs, or resumes them.
+// residenceCommand adds to a command what `gpuarb suspend` and `gpuarb resume` have in common: their arguments, completion and action.
 func (a *app) residenceCommand(command *cobra.Command, resume bool) *cobra.Command {
 	command.Args = argumentCount(1, math.MaxInt)
 	command.ValidArgsFunction = a.fromState(offerJobs)
@@ -42,7 +42,8 @@ func (a *app) residenceCommand(command *cobra.Command, resume bool) *cobra.Comma
 	return command
 }
 
-// suspend asks all jobs that it can. It fails if one of them could not be asked.
+// suspend asks the jobs of args. A failure does not keep it from asking the next job. It prints each failure except the last, and
+// returns the last.
 func (a *app) suspend(args []string, resume bool) error {
 	return a.ask(func(ctx context.Context, client *ipc.Client) (failed error) {
 		for _, arg := range args {
@@ -58,7 +59,7 @@ func (a *app) suspend(args []string, resume bool) error {
 	})
 }
 
-// suspendOne asks one job, by its number or its name.
+// suspendOne asks the job with the number or name arg.
 func (a *app) suspendOne(ctx context.Context, client *ipc.Client, arg string, resume bool) error {
 	id, err := strconv.ParseUint(arg, 10, 63)
 	if err != nil {
@@ -80,10 +81,10 @@ func (a *app) suspendOne(ctx context.Context, client *ipc.Client, arg string, re
 	return nil
 }
 
-// errSuspendsNone is the error of a daemon that does not know the request.
+// errSuspendsNone is the error for a daemon that is too old to know the request.
 var errSuspendsNone = errors.New("the daemon is of a version that suspends no jobs: restart gpuarbd")
 
-// explainSuspend returns the error of a request to suspend or resume a job, for users.
+// explainSuspend converts the error of a request to suspend or resume a job to a message for the user.
 func explainSuspend(client *ipc.Client, err error) error {
 	if errors.Is(err, ipc.StatusUnknownType) {
 		return errSuspendsNone

@@ -15,17 +15,17 @@ import (
 
 // This file runs hooks as transient units, and stops and starts services.
 
-// hasSystemd reports whether systemd is the machine's process 1, and this process may ask it for units.
+// hasSystemd reports whether the machine was started by systemd, and the daemon runs as root, so that it may start and stop units.
 func hasSystemd() bool {
 	_, err := os.Stat("/run/systemd/system")
 	return err == nil && os.Geteuid() == 0
 }
 
-// ofSystemd are variables that systemd adds to the environment of a unit.
+// ofSystemd are the variables that systemd adds to the environment of a unit. A hook must not have them.
 var ofSystemd = []string{"HOME", "INVOCATION_ID", "JOURNAL_STREAM", "LANG", "LOGNAME", "MEMORY_PRESSURE_WATCH", "MEMORY_PRESSURE_WRITE", "SHELL", "SYSTEMD_EXEC_PID", "USER"}
 
-// EndAll stops the transient units of the hooks whose names begin with prefix, and waits for their end. A daemon that was killed has left
-// them.
+// EndAll stops the transient units of all hooks whose Name begins with prefix, and waits for their end. The daemon calls it at its
+// start, for hooks of an earlier daemon that still run.
 func EndAll(ctx context.Context, prefix string) error {
 	if !hasSystemd() {
 		return nil
@@ -49,7 +49,7 @@ func EndAll(ctx context.Context, prefix string) error {
 
 // runUnit runs a hook as a transient unit, and waits for its end.
 func runUnit(ctx context.Context, h Hook) error {
-	ctx, cancel := context.WithTimeout(ctx, h.Timeout+10*time.Second) // systemd ends it before
+	ctx, cancel := context.WithTimeout(ctx, h.Timeout+10*time.Second) // systemd ends the unit before this time is over
 	defer cancel()
 	c, err := dbus.NewSystemdConnectionContext(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func runUnit(ctx context.Context, h Hook) error {
 	return wait(ctx, h.Args[0], result)
 }
 
-// wait waits for the end of a job of systemd.
+// wait waits for the result of a request to systemd to start or stop a unit. what is the command or unit that the error names.
 func wait(ctx context.Context, what string, result <-chan string) error {
 	select {
 	case how := <-result:
@@ -87,15 +87,15 @@ func wait(ctx context.Context, what string, result <-chan string) error {
 	}
 }
 
-// Unit is a service that is stopped or started.
+// Unit is a systemd service that the daemon stops or starts.
 type Unit struct {
 	Name    string
-	PIDs    []int // processes that must be in it before it is stopped
+	PIDs    []int // processes of the job; Stop refuses unless each of them is in the service
 	Timeout time.Duration
 }
 
-// Stop stops a service of the system's manager. It refuses if one of the processes is not in it, and for a service that has other users'
-// or the daemon's own processes.
+// Stop stops a service of the system's manager, and waits until it has stopped. It refuses a unit of another kind, a user's manager
+// (user@UID.service), gpuarb's own services, and a service that does not contain all of u.PIDs.
 func (u Unit) Stop(ctx context.Context) error {
 	return u.ask(ctx, func(c *dbus.Conn) error {
 		if !strings.HasSuffix(u.Name, ".service") || strings.HasPrefix(u.Name, "user@") || strings.HasPrefix(u.Name, "gpuarb") {
@@ -110,12 +110,12 @@ func (u Unit) Stop(ctx context.Context) error {
 	}, (*dbus.Conn).StopUnitContext)
 }
 
-// Start starts a service.
+// Start starts the service, and waits until systemd has started it.
 func (u Unit) Start(ctx context.Context) error {
 	return u.ask(ctx, func(*dbus.Conn) error { return nil }, (*dbus.Conn).StartUnitContext)
 }
 
-// ask checks a service, asks systemd to do something with it, and waits until that is done.
+// ask calls check, and if that has no error do, which stops or starts the service. It waits for the result, for u.Timeout at most.
 func (u Unit) ask(ctx context.Context, check func(*dbus.Conn) error, do func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
 	if !hasSystemd() {
 		return fmt.Errorf("%s cannot be stopped or started: the daemon does not run as root under systemd", u.Name)
