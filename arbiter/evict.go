@@ -9,15 +9,15 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file chooses idle jobs that make room for a waiting request, and lets suspended jobs return when no request waits. tick.go calls it once
-// a second. suspend.go asks the chosen jobs.
+// This file chooses the idle jobs that make room for a waiting request, and lets suspended jobs return when no request waits. It is
+// called once a second (tick.go). The chosen jobs are asked in suspend.go.
 
-// looksForRoom is the number of waiting requests for which one call of makeRoomForWaiting looks for idle jobs.
+// looksForRoom is the largest number of waiting requests for which one call of makeRoomForWaiting looks for idle jobs.
 const looksForRoom = 8
 
-// makeRoomForWaiting asks idle jobs to give their memory back for the first request of each queue, if it has waited for evict.after. It asks
-// no job for a device on which one is being asked already, because its answer changes what requests lack. If many requests are the first of
-// their queues, each call looks at some of them, in turn.
+// makeRoomForWaiting asks idle jobs to give their memory back for the first request of each queue, if the request has waited for
+// evict.after. It passes over requests for devices on which a job is being asked already, because what that job gives back changes what
+// requests lack there. If there are more than looksForRoom such requests, the requests take turns from call to call.
 func (a *Arbiter) makeRoomForWaiting(now time.Time) {
 	if a.policy.EvictAfter <= 0 || len(a.queue) == 0 {
 		return
@@ -45,7 +45,7 @@ func (a *Arbiter) makeRoomForWaiting(now time.Time) {
 	a.lookedForRoom += looksForRoom
 }
 
-// devicesAsked returns the devices with memory of jobs that are asked to give it back.
+// devicesAsked returns the devices on which jobs held memory that are being asked to give it back.
 func (a *Arbiter) devicesAsked() map[*device]bool {
 	all := make(map[*device]bool)
 	for _, j := range a.jobs {
@@ -58,17 +58,18 @@ func (a *Arbiter) devicesAsked() map[*device]bool {
 	return all
 }
 
-// firstOfQueues returns the first request of each queue, if it waits for bytes: no earlier request waits at its narrowest limit or blocks it
-// at a wider one. It omits requests of absent clients, which keep their places.
+// firstOfQueues returns the first request of each queue, if some limit has no room for that request. A request is the first if no earlier
+// request waits at its narrowest limit, and none blocks it at a wider limit. Requests of absent clients are left out, and the requests
+// behind them are not the first.
 func (a *Arbiter) firstOfQueues() (first []*ticket) {
 	taken := make(map[*limit]bool)
 	for _, t := range a.queue {
 		isFirst := !t.absent() && t.lacks(refusingLimit.hasNoRoom)
 		for i := range t.candidates {
 			s := &t.candidates[i]
-			for i, f := range t.waitsOn(s) {
-				isFirst = isFirst && !a.blocked(f.limit, t, s.heldSince) && (i > 0 || !taken[f.limit])
-				taken[f.limit] = taken[f.limit] || i == 0
+			for n, f := range t.waitsOn(s) { // n 0: the narrowest limit
+				isFirst = isFirst && !a.blocked(f.limit, t, s.heldSince) && (n > 0 || !taken[f.limit])
+				taken[f.limit] = taken[f.limit] || n == 0
 			}
 		}
 		if isFirst {
@@ -78,8 +79,9 @@ func (a *Arbiter) firstOfQueues() (first []*ticket) {
 	return first
 }
 
-// victims returns the jobs to ask for a waiting request: idle jobs in the order of their last use until they suffice, without those that are
-// then not needed. nil: all idle jobs together do not suffice, or the request does not lack memory alone.
+// victims returns the jobs to ask for a waiting request. It adds idle jobs in their order, the longest idle first, until their memory
+// suffices for the request. Then it removes each job without which the others suffice as well. nil: all idle jobs together do not suffice,
+// or the request also lacks something other than memory.
 func (a *Arbiter) victims(t *ticket, idle []*job) (chosen []*job) {
 	lacks := a.shortOn(t)
 	if lacks == nil {
@@ -96,7 +98,7 @@ func (a *Arbiter) victims(t *ticket, idle []*job) (chosen []*job) {
 	if !lacks.nothing() {
 		return nil
 	}
-	for i := len(chosen) - 2; i >= 0; i-- { // the last one was needed
+	for i := len(chosen) - 2; i >= 0; i-- { // the last job is needed: the others did not suffice without it
 		lacks.with(chosen[i])
 		if lacks.nothing() {
 			chosen = slices.Delete(chosen, i, i+1)
@@ -123,8 +125,8 @@ func (a *Arbiter) idleJobs(now time.Time) (all []*job) {
 	return all
 }
 
-// works notes the calls of a job until now. It reports whether a process of the job is inside an allocation, or has a lease on a device that
-// does not answer and so does not tell how busy the process is.
+// works reports whether a process of a job is inside an allocation, or has a lease on a device that does not answer. How busy such a
+// process is cannot be known. If it returns false, it has noted all calls of the job until now.
 func (a *Arbiter) works(now time.Time, j *job) bool {
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
@@ -136,7 +138,8 @@ func (a *Arbiter) works(now time.Time, j *job) bool {
 	return false
 }
 
-// unread reports whether a device on which a job has a lease tells how busy it is, and has not told so since a time.
+// unread reports whether the last reading of how busy processes are on a device of a job began before a time. Devices that do not tell how
+// busy processes are do not count.
 func (j *job) unread(since time.Time) bool {
 	return slices.ContainsFunc(j.sessions, func(s *session) bool {
 		return s.alive() && slices.ContainsFunc(s.leases, func(l *lease) bool {
@@ -145,7 +148,7 @@ func (j *job) unread(since time.Time) bool {
 	})
 }
 
-// mayBeAsked reports whether a job may be asked to make room if it is idle.
+// mayBeAsked reports whether a job may be asked to make room when it is idle.
 func (a *Arbiter) mayBeAsked(now time.Time, j *job) bool {
 	if !j.Rule.Evict.Evicts() || j.residence() != Resident || len(j.tickets) > 0 || len(j.inside) > 0 || j.pending || j.ended {
 		return false
@@ -156,21 +159,22 @@ func (a *Arbiter) mayBeAsked(now time.Time, j *job) bool {
 	return !a.noUnit(j) && !a.keepsPlace(j) && !a.fullOfSuspensions(j)
 }
 
-// mayGiveTo reports whether an idle job may be asked to make room for a request: it has no higher priority, and is not the request's own.
+// mayGiveTo reports whether an idle job may be asked to make room for a request. The job must be resident and hold memory on a candidate
+// device. Its priority must be at most that of the request's job. Jobs inside the outermost job of the request are never asked for it.
 func (a *Arbiter) mayGiveTo(j *job, t *ticket) bool {
 	return j.residence() == Resident && j.priority() <= t.job.priority() && j.outermost() != t.job.outermost() &&
 		slices.ContainsFunc(a.devices, func(d *device) bool { return t.on(d) && a.heldOn(j, d).bytes > 0 })
 }
 
-// shortage has what a waiting request lacks on its candidate devices, less what the chosen jobs would give back.
+// shortage has the memory that a waiting request lacks on its candidate devices, and the memory that the chosen jobs would give back there.
 type shortage struct {
 	arb   *Arbiter
-	any   bool // one of the devices is enough
+	any   bool // room on one of the devices is enough
 	on    []shortOn
-	gives map[*lease]accounting.Bytes // bytes that leases would give back, as they were read first: clients free all the time
+	gives map[*lease]accounting.Bytes // bytes that each lease would give back, read once, because clients allocate and free meanwhile
 }
 
-// shortOn has the limits that refuse a request on a device.
+// shortOn is a device, with the limits that refuse a request there.
 type shortOn struct {
 	device *device
 	at     []shortAt
@@ -182,16 +186,18 @@ type shortAt struct {
 	gain accounting.Bytes
 }
 
-// shortOn returns what a request lacks. nil: it lacks nothing that idle jobs could give.
+// shortOn returns the memory that a request lacks on its candidate devices. A device on which the request also lacks a permit is left out,
+// because no idle job can give that. It returns nil if no device is left, or if a request that needs all its devices lacks a permit on one
+// of them.
 func (a *Arbiter) shortOn(t *ticket) *shortage {
 	lacks := &shortage{arb: a, any: t.any, gives: make(map[*lease]accounting.Bytes)}
 	for i := range t.candidates {
 		s := &t.candidates[i]
-		permits := s.lacks(func(f refusingLimit) bool { return f.noRoom && f.ofPermits() })
+		lacksPermit := s.lacks(func(f refusingLimit) bool { return f.noRoom && f.ofPermits() })
 		switch {
-		case permits && !t.any:
+		case lacksPermit && !t.any:
 			return nil
-		case permits, !s.lacks(refusingLimit.hasNoRoom):
+		case lacksPermit, !s.lacks(refusingLimit.hasNoRoom):
 			continue
 		}
 		on := shortOn{device: s.device}
@@ -208,7 +214,7 @@ func (a *Arbiter) shortOn(t *ticket) *shortage {
 	return lacks
 }
 
-// refusalsOn yields the limits without room for a request on a device.
+// refusalsOn yields the limits that have no room for a request on a device.
 func (a *Arbiter) refusalsOn(t *ticket, d *device) iter.Seq[*accounting.Refusal] {
 	if t.lease != nil {
 		return a.chargedNode(t).Refusals(t.memory(t.bytes))
@@ -217,7 +223,7 @@ func (a *Arbiter) refusalsOn(t *ticket, d *device) iter.Seq[*accounting.Refusal]
 	return a.ledger.MinRefusals(b, d.Index, least, d.headroomFor(b, least))
 }
 
-// nothing reports whether the request has room.
+// nothing reports whether the request would lack nothing if the chosen jobs gave their memory back.
 func (s *shortage) nothing() bool {
 	short := func(on shortOn) bool {
 		return slices.ContainsFunc(on.at, func(at shortAt) bool { return at.gain < at.Short })
@@ -228,23 +234,23 @@ func (s *shortage) nothing() bool {
 	return !slices.ContainsFunc(s.on, short)
 }
 
-// without counts that a job gives its memory back.
+// without adds what a job would give back to the gains of the limits.
 func (s *shortage) without(j *job) {
 	s.each(j, func(at *shortAt, l *lease, n, overhead accounting.Bytes) {
 		at.gain = at.gain.Plus(at.Yield(&l.Lease, n)).Plus(overhead)
 	})
 }
 
-// with undoes without.
+// with subtracts again what without has added for a job.
 func (s *shortage) with(j *job) {
 	s.each(j, func(at *shortAt, l *lease, n, overhead accounting.Bytes) {
 		at.gain = at.gain.Less(at.Unyield(&l.Lease, n)).Less(overhead)
 	})
 }
 
-// each calls do for each limit and each lease of a job below it, with the bytes that the lease would give back, and with those of its contexts
-// that count at that limit. Processes give their contexts back only if they end. Memory of ended processes is not given: the device frees it
-// in any case.
+// each calls do for each limit and each lease of a job that counts at the limit. The argument n is the number of bytes that the lease would
+// give back. The argument overhead has the bytes that its contexts take beside that. Overhead counts at the device itself (no budget), and
+// comes back only if the process ends with its unit. Leases of ended processes are left out, because their memory comes back in any case.
 func (s *shortage) each(j *job, do func(at *shortAt, l *lease, n, overhead accounting.Bytes)) {
 	for _, on := range s.on {
 		for l := range j.leasesOn(on.device) {
@@ -271,7 +277,7 @@ func (s *shortage) each(j *job, do func(at *shortAt, l *lease, n, overhead accou
 	}
 }
 
-// isBelow reports whether a lease counts in a budget.
+// isBelow reports whether the memory of a lease counts in a budget.
 func (l *lease) isBelow(b *accounting.Budget) bool {
 	for at := range l.session.budget.Chain() {
 		if at == b {
@@ -281,8 +287,8 @@ func (l *lease) isBelow(b *accounting.Budget) bool {
 	return false
 }
 
-// returnOnRoom lets suspended jobs whose rule says so return when no request waits on their devices and there is room. The one that was suspended
-// first comes first.
+// returnOnRoom lets suspended jobs with the setting evict.return "room" return. There must be room for all the memory that such a job held,
+// and no request may wait on its devices. The job that has been suspended for longest comes first.
 func (a *Arbiter) returnOnRoom(now time.Time) {
 	var all []*job
 	for _, id := range a.Jobs() {

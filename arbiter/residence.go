@@ -7,8 +7,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file says where the memory of jobs is, and whether and how they can give it back. It changes nothing. gaveback.go has the amounts, and
-// returns.go and suspend.go change the residence of jobs.
+// This file answers questions about single jobs: whether their memory is on their devices, and whether and how they can give it back. It
+// changes nothing. gaveback.go has the amounts. suspend.go and returns.go change the residence of jobs, and call this file. So does
+// evict.go.
 
 // JobProcess returns the process for which the rule of a job was chosen. It returns false for an unknown job.
 func (a *Arbiter) JobProcess(id JobID) (rules.Process, bool) {
@@ -18,7 +19,7 @@ func (a *Arbiter) JobProcess(id JobID) (rules.Process, bool) {
 	return rules.Process{}, false
 }
 
-// residence returns where the memory of a job is.
+// residence returns where the memory of a job is, and Resident for jobs that were never asked to give it back.
 func (j *job) residence() Residence {
 	if j.suspension == nil {
 		return Resident
@@ -26,7 +27,8 @@ func (j *job) residence() Residence {
 	return j.suspension.state
 }
 
-// evict returns how a job gives its memory back. A suspended job returns in the way in which it left, also if its rule has another way by now.
+// evict returns the settings by which a job gives its memory back and takes it again. They are those of its rule. If the policy has changed
+// since the job was suspended and its rule now has another way (or none), they are those with which it was suspended.
 func (j *job) evict() *rules.Evict {
 	if s := j.suspension; j.residence() != Resident && s.evict.Evicts() && s.evict.How != j.Rule.Evict.How {
 		return &s.evict
@@ -37,7 +39,7 @@ func (j *job) evict() *rules.Evict {
 // byUnit reports whether a job gives its memory back by the end of its unit.
 func (j *job) byUnit() bool { return j.evict().How == rules.EvictByUnit }
 
-// contextsAway returns how many contexts fewer a suspended job has on a device than when it was asked to give its memory back.
+// contextsAway returns how many of the contexts that a job had on a device when it was asked to give its memory back are missing now.
 func (j *job) contextsAway(d *device) int {
 	n := j.suspension.had[d].contexts
 	for l := range j.leasesOn(d) {
@@ -46,7 +48,7 @@ func (j *job) contextsAway(d *device) int {
 	return max(0, n)
 }
 
-// unit returns the systemd unit in which all processes of a job run; "": there is none.
+// unit returns the systemd unit in which all processes of a job run; "": they run in no unit, or in several.
 func (j *job) unit() string {
 	name := j.request.Process.Unit
 	for _, s := range j.sessions {
@@ -67,13 +69,14 @@ func (a *Arbiter) sharesUnit(j *job, unit string) bool {
 	return false
 }
 
-// outlives reports whether a job stays although its last process has ended: its unit was stopped, and will be started again.
+// outlives reports whether a job stays when its last process ends, because its unit was stopped to suspend it, and can be started again.
 func (j *job) outlives() bool { return j.residence() != Resident && j.byUnit() }
 
-// returnsOnStart reports whether a suspended job returns with the start of its next process, because that is in its unit.
+// returnsOnStart reports whether a job is suspended with its unit stopped, so that it returns when its next process starts.
 func (j *job) returnsOnStart() bool { return j.residence() == Suspended && j.byUnit() }
 
-// noUnit reports whether a job would give its memory back by the end of its unit, but has none for itself.
+// noUnit reports whether the rule of a job says that its unit is stopped to suspend it, but the job has no unit, or shares it with other
+// jobs.
 func (a *Arbiter) noUnit(j *job) bool {
 	unit := j.unit()
 	return j.byUnit() && (unit == "" || a.sharesUnit(j, unit))
@@ -87,7 +90,8 @@ func (a *Arbiter) returning(j *job) *ticket {
 	return nil
 }
 
-// keepsPlace reports whether a job has a reservation, a claim, or the sole use of a device. It cannot be suspended then.
+// keepsPlace reports whether a job or a process of it has a reservation, or the job has a claim or the sole use of a device. Such a job
+// cannot be suspended.
 func (a *Arbiter) keepsPlace(j *job) bool {
 	for _, d := range a.devices {
 		if j.budget.Limits(d.Index).Least() > 0 {

@@ -2,11 +2,12 @@ package arbiter
 
 import "time"
 
-// This file has the events about the residence of jobs, and counts their results. Each such event lets the daemon record the suspension again.
-// returns.go and suspend.go call it for each change of a residence.
+// This file makes the events about the residence of jobs, and counts them. It also collects the jobs whose suspension the daemon must
+// record again. Suspensions returns those to the daemon. After each change of a residence, suspend.go and returns.go call suspensionEvent.
 
-// suspensionEvent records an event about the residence of a job, with the bytes that the job gave back and the time that it took. The event
-// names the waiting request or the user that asked, if there is one.
+// suspensionEvent adds an event about the residence of a job, and has the suspension recorded again. The event says how many bytes the job
+// has given back and not taken again (0: the job is resident), and in took how long the change lasted. It names the waiting request or the
+// user that asked for the change, if there is one.
 func (a *Arbiter) suspensionEvent(now time.Time, j *job, kind Kind, took time.Duration, text string) {
 	s := j.suspension
 	_, gave, _ := a.Residence(j.id)
@@ -33,7 +34,7 @@ func (a *Arbiter) suspensionEvent(now time.Time, j *job, kind Kind, took time.Du
 	a.suspensionChanged(j)
 }
 
-// suspensionChanged notes that the suspension of a job has to be recorded again.
+// suspensionChanged adds a job to those whose suspension the next call of Suspensions returns.
 func (a *Arbiter) suspensionChanged(j *job) {
 	if a.suspensionsChanged == nil {
 		a.suspensionsChanged = make(map[JobID]struct{})

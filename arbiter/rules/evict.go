@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// This file has the settings by which a job gives its memory back while it is idle, so that a waiting request can be served, and takes it
-// again later. The arbiter chooses the jobs, and the daemon runs the commands.
+// This file has the settings by which an idle job gives its memory back, so that a waiting request can be served, and later takes it again.
+// The arbiter (evict.go and suspend.go there) chooses the jobs, and the daemon runs the commands.
 
-// EvictHow is how a job gives its memory back.
+// EvictHow is a way in which a job gives its memory back.
 type EvictHow string
 
 // Ways in which a job gives its memory back.
 const (
 	EvictNever  EvictHow = "never"
-	EvictByHook EvictHow = "hook" // a command of the configuration asks its programs; they keep running
-	EvictByUnit EvictHow = "unit" // systemd stops the service that has all processes of the job
+	EvictByHook EvictHow = "hook" // a command of the configuration asks the job's programs to free memory; they keep running
+	EvictByUnit EvictHow = "unit" // systemd stops the service in which all processes of the job run
 )
 
-// EvictReturn is when a job that gave its memory back takes it again without being told.
+// EvictReturn is the occasion on which a job that gave its memory back takes it again, unless a user resumes it before.
 type EvictReturn string
 
-// Values of EvictReturn. "" is ReturnOnRoom for hooks with a command to resume, and ReturnOnUse for units and other hooks.
+// Occasions for a return. "" means ReturnOnRoom for hooks with a command to resume, and ReturnOnUse for units and other hooks.
 const (
-	ReturnNever  EvictReturn = "never"
-	ReturnOnRoom EvictReturn = "room" // when there is room and no request waits
-	ReturnOnUse  EvictReturn = "use"  // when its unit is started again, or its programs take memory without being asked
+	ReturnNever  EvictReturn = "never" // the arbiter does not resume the job by itself
+	ReturnOnRoom EvictReturn = "room"  // when there is room and no request waits
+	ReturnOnUse  EvictReturn = "use"   // when its unit is started again, or its programs take memory without being asked
 )
 
-// Command is a list of arguments, separated by NUL, of which the first is the path of a program; "": none.
+// Command is a program and its arguments, separated by NUL. The first part is the path of the program; "": no command.
 type Command string
 
-// MakeCommand returns a command with these arguments.
+// MakeCommand returns the command of a list, whose first element is the path of the program.
 func MakeCommand(args []string) Command { return Command(strings.Join(args, "\x00")) }
 
-// Args returns the arguments of a command; nil: none.
+// Args returns the parts of a command, beginning with the path of the program; nil: no command.
 func (c Command) Args() []string {
 	if c == "" {
 		return nil
@@ -42,17 +42,17 @@ func (c Command) Args() []string {
 	return strings.Split(string(c), "\x00")
 }
 
-// Evict are the settings for suspending a job. The zero Evict suspends nothing.
+// Evict has the settings for suspending a job. With the zero Evict, the job is never suspended.
 type Evict struct {
 	How             EvictHow      // "": EvictNever
-	IdleAfter       time.Duration // a job is idle if it has not used its devices for this long
-	MinResident     time.Duration // a job that has returned is not asked to make room for this long
+	IdleAfter       time.Duration // time without use of its devices after which a job is idle
+	MinResident     time.Duration // time from its return for which a job is not asked to make room
 	Return          EvictReturn
-	Suspend, Resume Command       // for EvictByHook: asks the job's programs to give their memory back, and to take it again
-	Timeout         time.Duration // longest run of a command, start or stop; 0: DefaultEvictTimeout
+	Suspend, Resume Command       // for EvictByHook: ask the job's programs to give their memory back, and to take it again
+	Timeout         time.Duration // longest run of a command, or start or stop of a unit; 0: DefaultEvictTimeout
 }
 
-// EvictRule are the settings that a rule gives; nil: as the defaults say.
+// EvictRule has the settings for suspending jobs that a rule gives. Fields that are nil have the policy's defaults.
 type EvictRule struct {
 	How                             *EvictHow
 	IdleAfter, MinResident, Timeout *time.Duration
@@ -67,7 +67,7 @@ const (
 	DefaultEvictTimeout  = 30 * time.Second
 )
 
-// with returns e with the settings of a rule that are not nil in place of its own.
+// with returns a copy of e in which the settings that a rule gives replace those of e.
 func (e Evict) with(r *EvictRule) Evict {
 	override(&e.How, r.How)
 	override(&e.IdleAfter, r.IdleAfter)
@@ -79,10 +79,10 @@ func (e Evict) with(r *EvictRule) Evict {
 	return e
 }
 
-// Evicts reports whether jobs may be asked to give their memory back.
+// Evicts reports whether a job with these settings may be asked to give its memory back.
 func (e *Evict) Evicts() bool { return e.How != "" && e.How != EvictNever }
 
-// Returns returns when a suspended job returns without being told.
+// Returns returns the occasion on which a suspended job returns, with the default in place of "".
 func (e *Evict) Returns() EvictReturn {
 	switch {
 	case e.Return != "":
@@ -93,7 +93,8 @@ func (e *Evict) Returns() EvictReturn {
 	return ReturnOnRoom
 }
 
-// ResumesItself reports whether a job has no command to resume: its programs take memory again when they are used.
+// ResumesItself reports whether a job is suspended by a hook and has no command to resume it: its programs take memory again when they are
+// used.
 func (e *Evict) ResumesItself() bool { return e.How == EvictByHook && e.Resume == "" }
 
 // override sets *to to *given, unless given is nil.
