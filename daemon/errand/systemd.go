@@ -59,7 +59,8 @@ func runUnit(ctx context.Context, h Hook) error {
 	set := func(name string, v any) dbus.Property { return dbus.Property{Name: name, Value: godbus.MakeVariant(v)} }
 	name, result := "gpuarb-"+h.Name+".service", make(chan string, 1)
 	_, err = c.StartTransientUnitContext(ctx, name, "fail", []dbus.Property{
-		dbus.PropDescription("gpuarb: " + h.Args[0]), dbus.PropType("oneshot"), dbus.PropExecStart(h.Args, true),
+		// With true, systemd ignores the hook's status, whatever the name of that argument says.
+		dbus.PropDescription("gpuarb: " + h.Args[0]), dbus.PropType("oneshot"), dbus.PropExecStart(h.Args, false),
 		set("User", strconv.FormatUint(uint64(h.UID), 10)), set("Group", strconv.FormatUint(uint64(h.GID), 10)),
 		set("Environment", append([]string{path}, h.Env...)), set("UnsetEnvironment", ofSystemd), set("WorkingDirectory", "/"),
 		set("TimeoutStartUSec", uint64(h.Timeout/time.Microsecond)), set("TimeoutStopUSec", uint64(time.Second/time.Microsecond)),
@@ -79,7 +80,7 @@ func wait(ctx context.Context, what string, result <-chan string) error {
 		case "done":
 			return nil
 		case "failed":
-			return fmt.Errorf("%s failed, or did not end in time (journalctl -u 'gpuarb-*')", what)
+			return fmt.Errorf("%s failed, or did not end in time (journalctl -u 'gpuarb-hook-*')", what)
 		}
 		return fmt.Errorf("%s: systemd says %q", what, how)
 	case <-ctx.Done():
