@@ -9,8 +9,8 @@ import (
 
 // This file damages the records of suspended jobs between two daemons.
 
-// TestDamagedRecords: a record that makes no sense is dropped, and the log says so. The job then goes on as if it had never been suspended, and
-// nothing is reserved for it.
+// TestDamagedRecords: the next daemon drops damaged records, and its log says so. The job is then resident, as if it had never been
+// suspended, and nothing is reserved for it.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
 	const header = 4096 // size of the header, by internal/statefile/tablefile.go
@@ -69,7 +69,7 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// eachRecord calls f with each record in use.
+// eachRecord calls f with each record that is in use. The first byte of such a record is 1.
 func eachRecord(file []byte, header int, f func(row []byte)) {
 	size := int(binary.LittleEndian.Uint32(file[12:]))
 	for at := header; at+size <= len(file); at += size {

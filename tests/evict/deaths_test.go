@@ -9,30 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file kills one party of a suspension at each of its steps. kill_test.go has the desk, the server, and the daemon's fault points.
+// These tests kill the daemon, the server, the waiting program or the hook at each step of a suspension. kill_test.go has the types desk
+// and server. It also kills the daemon at its fault points.
 
-// step is a point of a suspension at which a party is killed.
+// step is a point of a suspension at which a test kills one of the processes.
 type step string
 
 const (
 	atSuspending step = "suspending" // the hook runs
 	atSuspended  step = "suspended"  // the waiting program has its memory
 	atReturning  step = "returning"  // the return waits in the queue
-	atResuming   step = "resuming"   // the hook runs, and the memory is reserved
-	atStuck      step = "stuck"      // the hook has failed, and the memory is reserved
+	atResuming   step = "resuming"   // the hook runs, and the job's memory is reserved
+	atStuck      step = "stuck"      // the hook has failed, and the job's memory stays reserved
 )
 
-// play is a server with 6 of 8 GiB that makes room for a program that wants 4 GiB.
+// play is the course of a suspension: a server that has 6 of 8 GiB makes room for a program that wants 4 GiB.
 type play struct {
 	t     *testing.T
 	m     *rig.Machine
 	s     *server
-	pid   int          // of the server
-	waits *rig.Program // nil: it was killed
+	pid   int          // PID of the server
+	waits *rig.Program // program that the server makes room for; nil: it was killed
 	call  call         // hook that runs at the step
 }
 
-// playUntil plays until a step. bare says that the server was started without `gpuarb run`.
+// playUntil starts a play, and returns it when it has come to a step. With bare the server is started without `gpuarb run`.
 func playUntil(t *testing.T, at step, bare bool) *play {
 	d := newDesk(t)
 	m := d.machine(rig.Options{}, `evict.return = "never"`)
@@ -93,7 +94,8 @@ func (p *play) resume() {
 	}
 }
 
-// toTheEnd lets the waiting program have and free its memory, and the server return. Then nothing waits and nothing is reserved.
+// toTheEnd continues the play from a step: the waiting program gets its memory and frees it, and the server returns. At the end nothing
+// may wait and nothing may be reserved.
 func (p *play) toTheEnd(at step) {
 	p.t.Helper()
 	if at == atSuspending && p.waits != nil {
@@ -112,7 +114,7 @@ func (p *play) toTheEnd(at step) {
 	p.fits(2 * gib)
 }
 
-// fits allocates n bytes in another program, after which the driver must be full.
+// fits allocates n bytes in another program. Then the device must be full by the driver's count.
 func (p *play) fits(n uint64) {
 	p.t.Helper()
 	other := cudaprog(p.m)
@@ -133,8 +135,8 @@ func steps(t *testing.T, f func(t *testing.T, at step)) {
 	}
 }
 
-// TestDaemonDies: the daemon is killed at each step. The hook ends with it. The next daemon knows who is out, reserves what was reserved, and
-// asks again.
+// TestDaemonDies: the daemon is killed at each step. A hook that runs ends with it. The next daemon knows the state of each job,
+// reserves what was reserved, and completes the suspension.
 func TestDaemonDies(t *testing.T) {
 	t.Parallel()
 	for name, bare := range map[string]bool{"gpuarb run": false, "preload": true} {
@@ -165,7 +167,7 @@ func TestDaemonDies(t *testing.T) {
 	}
 }
 
-// TestDaemonStops: the daemon is stopped while a hook runs. The hook ends, and the next daemon goes on.
+// TestDaemonStops: the daemon is stopped while a hook runs. The hook ends, and the next daemon continues the suspension.
 func TestDaemonStops(t *testing.T) {
 	t.Parallel()
 	for _, at := range []step{atSuspending, atResuming} {
@@ -180,8 +182,8 @@ func TestDaemonStops(t *testing.T) {
 	}
 }
 
-// TestSuspendedProgramDies: the suspended program is killed at each step. Its memory and its reservation are free then, and the waiting
-// program has or gets memory.
+// TestSuspendedProgramDies: the server is killed at each step. Then its memory and its reservation are free, and the waiting program
+// keeps its memory or gets it.
 func TestSuspendedProgramDies(t *testing.T) {
 	t.Parallel()
 	steps(t, func(t *testing.T, at step) {
@@ -202,13 +204,14 @@ func TestSuspendedProgramDies(t *testing.T) {
 		}
 		p.s.quiet(p.m, held)
 		p.fits(8*gib - held)
-		p.m.Kill() // the next daemon knows no more of the suspension
+		p.m.Kill() // the next daemon must find no record of the suspension
 		p.m.Start()
 		p.s.quiet(p.m, held)
 	})
 }
 
-// TestWaitingProgramDies: the program that waits for the room is killed at each step. The suspended job returns as if it had freed its memory.
+// TestWaitingProgramDies: the program for which the server makes room is killed at each step. The server returns as if that program had
+// freed its memory.
 func TestWaitingProgramDies(t *testing.T) {
 	t.Parallel()
 	steps(t, func(t *testing.T, at step) {
@@ -230,8 +233,8 @@ func TestWaitingProgramDies(t *testing.T) {
 	})
 }
 
-// TestHookDies: the hook is killed. A job that was to give its memory back keeps it, and a job that was to take it is stuck until a user
-// asks again.
+// TestHookDies: the hook is killed. If it asked the job to give its memory back, the job keeps the memory. If it asked the job to take the
+// memory again, the job is stuck until a user resumes it.
 func TestHookDies(t *testing.T) {
 	t.Parallel()
 	for _, at := range []step{atSuspending, atResuming} {
@@ -248,7 +251,7 @@ func TestHookDies(t *testing.T) {
 			}
 			p.residence("")
 			p.m.AwaitLog("signal: killed; it is not asked again for 30 s")
-			p.s.Want("free a", "ok") // by itself
+			p.s.Want("free a", "ok") // without a hook
 			p.waits.Expect("alloc b ok")
 			p.waits.Want("free b", "ok")
 			p.s.Want("alloc a 6G", "ok")

@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These tests hold that a hook asks an idle job for its memory, that a waiting program gets that memory, and that the job returns to memory
-// that is reserved for it. arbiter/suspend_test.go has the choice of jobs.
+// These tests check that a hook asks an idle job for its memory, and that a waiting program gets that memory. They also check that
+// memory is reserved for the job before the job is asked to take it again. arbiter/suspend_test.go tests which jobs are chosen.
 
 const gib = 1 << 30
 
-// hooks makes a folder with a script for suspend and resume. The script writes its first argument and its environment to a file of that name,
-// and ends when the test writes to its FIFO.
+// hooks makes a folder with a script that is the hook for suspend and for resume. The script writes its environment to a file that is
+// named by its first argument, suspend or resume. It ends when the test writes an exit status to its FIFO.
 func hooks(t *testing.T) (folder string) {
 	folder = t.TempDir()
 	if err := os.Chmod(folder, 0o777); err != nil {
@@ -33,7 +33,7 @@ func hooks(t *testing.T) (folder string) {
 	return folder
 }
 
-// machine returns a machine of 8 GiB on which jobs make room by such hooks as soon as they are idle for half a second.
+// machine returns a machine with a device of 8 GiB. Its hooks are those of the folder, and a job is idle after half a second.
 func machine(t *testing.T, folder string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(`schema_version = 1
 [defaults]
@@ -48,13 +48,13 @@ evict.return = "never"
 `, folder+"/hook")})
 }
 
-// cudaprog starts the interactive test program below `gpuarb run`.
+// cudaprog starts the interactive test program by `gpuarb run`.
 func cudaprog(m *rig.Machine) *rig.Program {
 	m.T.Helper()
 	return m.Interact(m.Gpuarb("run", "--", rig.Build(m.T, "programs/cudaprog-dlsym")))
 }
 
-// said waits for the hook, and returns its environment.
+// said waits until the hook for suspend or resume (what) runs, and returns its environment.
 func said(t *testing.T, folder, what string) (env map[string]string) {
 	t.Helper()
 	rig.Eventually(t, "the hook runs: "+what, func() bool {
@@ -70,7 +70,7 @@ func said(t *testing.T, folder, what string) (env map[string]string) {
 	return env
 }
 
-// ends lets the running hook end.
+// ends lets the running hook end with an exit status.
 func ends(t *testing.T, folder string, status int) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(folder, "fifo"), fmt.Appendln(nil, status), 0); err != nil {
@@ -78,7 +78,7 @@ func ends(t *testing.T, folder string, status int) {
 	}
 }
 
-// TestAnIdleJobMakesRoom: an idle program is asked by the hook, gives its memory back, and the waiting program has it.
+// TestAnIdleJobMakesRoom: the hook asks an idle program, the program gives its memory back, and the waiting program gets it.
 func TestAnIdleJobMakesRoom(t *testing.T) {
 	t.Parallel()
 	folder := hooks(t)
@@ -100,8 +100,9 @@ func TestAnIdleJobMakesRoom(t *testing.T) {
 	}
 }
 
-// TestAResumeNeverMeetsAFullCard: a suspended job waits in the queue until everything that it held fits, is then asked by its hook, and its
-// allocations lie in memory that is reserved for it. The program that has the room meanwhile is not disturbed, because it works.
+// TestAResumeNeverMeetsAFullCard: after gpuarb resume a suspended job waits in the queue until everything that it held fits. Only then
+// its hook runs, and its allocations use memory that is reserved for it. The program that uses the room until then is not asked to give
+// it back.
 func TestAResumeNeverMeetsAFullCard(t *testing.T) {
 	t.Parallel()
 	folder := hooks(t)

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These tests run hooks that do not do what they should: they lie, hang, leave processes behind, or ask for a password. The daemon believes
-// what the job holds, a job that gives nothing stays as it was, and each hook ends.
+// These tests run hooks that misbehave: they lie, hang, leave processes behind, or ask for a password. The daemon judges only by what
+// the job holds. A job that gives nothing back stays resident, and each hook ends.
 
-// asking returns a machine of 8 GiB on which a script is the hook that asks idle jobs for their memory, and the
-// folder $OUT of the script.
+// asking returns a machine with a device of 8 GiB, on which script is the suspend hook of all jobs. It also returns a folder to which
+// the script may write. The script has its path in $OUT.
 func asking(t *testing.T, script string) (*rig.Machine, string) {
 	out, err := os.MkdirTemp("", "gpuarb-hook-") // other users cannot enter the folders of t.TempDir
 	if err != nil {
@@ -41,7 +41,7 @@ evict.timeout = "1s"
 	return m, out
 }
 
-// begin starts an idle program with 6 GiB, and a program that waits for 4 GiB.
+// begin starts a program with 6 GiB, which becomes idle, and a program that waits for 4 GiB.
 func begin(m *rig.Machine) (idle, waits *rig.Program) {
 	m.T.Helper()
 	idle, waits = cudaprog(m), cudaprog(m)
@@ -51,7 +51,7 @@ func begin(m *rig.Machine) (idle, waits *rig.Program) {
 	return idle, waits
 }
 
-// number waits for a file with a number, such as a PID.
+// number waits until a file has a number, such as a PID, and returns the number.
 func number(t *testing.T, path string) (n int) {
 	t.Helper()
 	rig.Eventually(t, path+" has a number", func() bool {
@@ -63,7 +63,8 @@ func number(t *testing.T, path string) (n int) {
 	return n
 }
 
-// keeps checks that the idle program keeps its memory, and that the log says why. The program then makes room by itself.
+// keeps checks that the idle program keeps its memory after the hook has run, and that the log says why. Then the test lets the program
+// free memory without a hook, for the waiting program.
 func keeps(t *testing.T, m *rig.Machine, idle, waits *rig.Program, why string) {
 	t.Helper()
 	m.AwaitLog("keeps its memory: " + why)
@@ -78,7 +79,7 @@ func keeps(t *testing.T, m *rig.Machine, idle, waits *rig.Program, why string) {
 	}
 }
 
-// TestHostileHooks: whatever a hook does, a job that gives nothing keeps its memory, and the event says how the hook failed.
+// TestHostileHooks: whatever a hook does, a job that gives nothing back stays resident, and the log says how the hook failed.
 func TestHostileHooks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, why string }{
@@ -97,7 +98,7 @@ func TestHostileHooks(t *testing.T) {
 			t.Parallel()
 			m, out := asking(t, c.script)
 			idle, waits := begin(m)
-			if strings.Contains(c.script, "$OUT/away") { // this process left the session; only systemd could end it
+			if strings.Contains(c.script, "$OUT/away") { // without systemd a process that left the hook's session runs on
 				pid := number(t, filepath.Join(out, "away"))
 				t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
 			}
@@ -110,7 +111,8 @@ func TestHostileHooks(t *testing.T) {
 	}
 }
 
-// TestAPartCounts: a hook that fails, after the program gave a half. The half serves the waiting program, and the job is suspended.
+// TestAPartCounts: the program frees half of its memory, and then its hook fails. The waiting program gets that memory, and the job is
+// suspended.
 func TestAPartCounts(t *testing.T) {
 	t.Parallel()
 	m, out := asking(t, "touch $OUT/asked; while ! [ -e $OUT/gave ]; do sleep 0.01; done; exit 1")
@@ -127,8 +129,8 @@ func TestAPartCounts(t *testing.T) {
 	}
 }
 
-// TestHookOfAUser: the hook runs with the user, the group and no other groups of the job's owner, in an environment with five variables. It can
-// be killed for lack of memory like any program, although the daemon cannot.
+// TestHookOfAUser: the hook has the UID and the GID of the job's owner, but not the further group of the job's process. Its environment
+// has five variables. Unlike the daemon, it is not protected from the kernel's out-of-memory killer.
 func TestHookOfAUser(t *testing.T) {
 	t.Parallel()
 	m, out := asking(t, "{ id -u; id -g; id -G; cat /proc/$$/oom_score_adj; cut -d' ' -f6 /proc/$$/stat; echo $$; pwd; } > $OUT/.is; tr '\\0' '\\n' < /proc/$$/environ > $OUT/environ; mv $OUT/.is $OUT/is")
@@ -160,8 +162,8 @@ func TestHookOfAUser(t *testing.T) {
 	}
 }
 
-// TestNoHookForRootOfAContainer: root of another PID namespace is not privileged. No hook runs for its jobs, because the hook would be root of
-// the machine.
+// TestNoHookForRootOfAContainer: root of another PID namespace is not privileged. No hook runs for the jobs of that root, because the
+// hook would run as root of the machine.
 func TestNoHookForRootOfAContainer(t *testing.T) {
 	t.Parallel()
 	m, out := asking(t, "touch $OUT/ran")
@@ -176,8 +178,8 @@ func TestNoHookForRootOfAContainer(t *testing.T) {
 	}
 }
 
-// TestRuleChangesWhileTheHookRuns: the configuration is read again while a hook runs, and says that jobs are never suspended. The suspension that
-// has begun goes on to its end, with the commands with which it began, and the job is not asked again.
+// TestRuleChangesWhileTheHookRuns: while a job is suspended, the daemon reads a configuration in which no job has an evict.how any more.
+// The daemon completes the suspension by the commands of the old configuration.
 func TestRuleChangesWhileTheHookRuns(t *testing.T) {
 	t.Parallel()
 	for _, at := range []step{atSuspending, atReturning, atResuming, atStuck} {

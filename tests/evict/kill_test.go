@@ -13,24 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These tests kill the daemon, the suspended program, the waiting program and the hook at each step of a suspension. Afterwards the driver
-// must have exactly the bytes of the living programs, these must run, and no memory may stay reserved for a dead program.
+// This file kills the daemon at each fault point of a suspension. Afterwards the driver must count exactly the bytes of the living
+// programs, and nothing may stay reserved. It also has the types desk and server, by which deaths_test.go kills the other processes.
 
-// desk receives the reports of a test's hooks. A hook writes its argument and its PID, and ends with the status that the test answers.
+// desk receives the calls of a test's hooks. A hook reports its argument and its PID to the desk, and ends with the status that the test
+// sends.
 type desk struct {
 	t      *testing.T
 	folder string
 	calls  chan call
 }
 
-// call is a hook that runs.
+// call is a running hook that has reported to the desk.
 type call struct {
 	desk *desk
-	what string // its argument
+	what string // argument of the hook: suspend or resume
 	pid  int
 }
 
-// newDesk makes a folder with the script of such hooks.
+// newDesk returns a desk, with a folder that has the script of its hooks.
 func newDesk(t *testing.T) *desk {
 	d := &desk{t: t, folder: t.TempDir(), calls: make(chan call, 64)}
 	if err := os.Chmod(d.folder, 0o777); err != nil {
@@ -62,7 +63,7 @@ func newDesk(t *testing.T) *desk {
 
 func (d *desk) hook() string { return filepath.Join(d.folder, "hook") }
 
-// next waits for the next hook, which must have this argument.
+// next waits for the next hook, and fails the test unless its argument is what.
 func (d *desk) next(what string) (c call) {
 	d.t.Helper()
 	rig.Eventually(d.t, "the hook runs: "+what, func() bool {
@@ -79,7 +80,7 @@ func (d *desk) next(what string) (c call) {
 	return c
 }
 
-// ends lets the hook end with a status. A hook that was killed is ignored.
+// ends lets the hook end with a status. It does nothing if the hook was killed.
 func (c call) ends(status int) {
 	c.desk.t.Helper()
 	f, err := os.OpenFile(filepath.Join(c.desk.folder, fmt.Sprint(c.pid)), os.O_RDWR, 0) // never blocks, even without a reader
@@ -92,10 +93,10 @@ func (c call) ends(status int) {
 	}
 }
 
-// lives reports whether the hook runs.
+// lives reports whether the hook still runs.
 func (c call) lives() bool { return unix.Kill(c.pid, 0) == nil }
 
-// machine returns a machine of 8 GiB with hooks that report to the desk.
+// machine returns a machine with a device of 8 GiB, and with hooks that report to the desk. more is added to its configuration.
 func (d *desk) machine(o rig.Options, more string) *rig.Machine {
 	o.Devices, o.NoMount, o.Sim = "8G", true, []string{"SIMCUDA_CONTEXT_BYTES=0"}
 	o.Config = fmt.Sprintf(`schema_version = 1
@@ -112,7 +113,7 @@ evict.min_resident = "1s"
 	return rig.New(d.t, o)
 }
 
-// server is a program that frees its memory and allocates it again when its hooks call.
+// server is a program that the test lets free its memory and allocate it again, as its hooks ask.
 type server struct {
 	*rig.Program
 	desk *desk
@@ -126,7 +127,7 @@ func serve(m *rig.Machine, d *desk) *server {
 	return s
 }
 
-// handle does what the hooks ask that have called meanwhile.
+// handle does what all hooks ask that have reported since the last call.
 func (s *server) handle() {
 	s.desk.t.Helper()
 	for {
@@ -139,7 +140,7 @@ func (s *server) handle() {
 	}
 }
 
-// does does what a hook asks, also a second time, and lets the hook end.
+// does does what a hook asks, and lets the hook end. If the hook asks a second time, there is nothing left to do.
 func (s *server) does(c call) {
 	s.desk.t.Helper()
 	switch {
@@ -152,14 +153,14 @@ func (s *server) does(c call) {
 	c.ends(0)
 }
 
-// until handles hooks until a condition holds.
+// until does what hooks ask until a condition holds. what names the condition.
 func (s *server) until(what string, holds func() bool) {
 	s.desk.t.Helper()
 	rig.Eventually(s.desk.t, what, func() bool { s.handle(); return holds() })
 }
 
-// quiet handles hooks until the queue is empty and each job has its memory without a reservation. Then it compares the driver's bytes with what the
-// test knows.
+// quiet does what hooks ask until the queue is empty, all jobs are resident and nothing is reserved. Then it compares the driver's count
+// with used, the bytes that all programs hold.
 func (s *server) quiet(m *rig.Machine, used uint64) {
 	m.T.Helper()
 	s.until("nothing waits, and nothing is reserved", func() bool {
@@ -179,7 +180,7 @@ func (s *server) quiet(m *rig.Machine, used uint64) {
 	}
 }
 
-// reviver starts the daemon again after each death, without the fault that caused the death.
+// reviver starts the daemon again each time it dies, without the fault that killed it.
 type reviver struct {
 	mu     sync.Mutex
 	deaths int
@@ -187,7 +188,7 @@ type reviver struct {
 	done   sync.WaitGroup
 }
 
-// revive starts a reviver. stop ends it, and returns the number of deaths.
+// revive starts a reviver. stop ends the reviver, starts a last daemon, and returns how often the daemon had died before.
 func revive(m *rig.Machine) (stop func() (deaths int)) {
 	r := &reviver{}
 	r.done.Go(func() {
@@ -219,7 +220,7 @@ func revive(m *rig.Machine) (stop func() (deaths int)) {
 	}
 }
 
-// faultPoints returns the names of the fault points of suspended jobs in the source.
+// faultPoints returns the fault points in the daemon's source whose names contain "suspension".
 func faultPoints(t *testing.T) (names []string) {
 	for _, file := range []string{"suspensions.go", "evict.go", "recover.go"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "daemon", file))
@@ -238,8 +239,9 @@ func faultPoints(t *testing.T) (names []string) {
 	return names
 }
 
-// TestDaemonDiesAtEachStep: the daemon is killed at each fault point, each time that it comes there while a job makes room and returns. With the
-// next daemon the waiting program gets its memory, and the job returns.
+// TestDaemonDiesAtEachStep: a job makes room and returns, and the daemon dies at a fault point. In the first run it dies when it comes
+// there for the first time, in the second run at the second time, and so on. With the next daemon the waiting program gets its memory,
+// and the job returns.
 func TestDaemonDiesAtEachStep(t *testing.T) {
 	t.Parallel()
 	for _, point := range faultPoints(t) {
@@ -252,7 +254,7 @@ func TestDaemonDiesAtEachStep(t *testing.T) {
 					}
 					return
 				}
-				if strings.HasPrefix(point, "recover.") { // a start comes there once
+				if strings.HasPrefix(point, "recover.") { // each daemon comes there once, at its start
 					return
 				}
 			}
@@ -260,7 +262,8 @@ func TestDaemonDiesAtEachStep(t *testing.T) {
 	}
 }
 
-// diesAt lets a job make room and return, while the daemon dies at a fault point. It returns false if the daemon did not come there.
+// diesAt lets a job make room and return, while the daemon dies at fault, a fault point with a count. It returns false if the daemon
+// never came there so often.
 func diesAt(t *testing.T, fault string) (died bool) {
 	d := newDesk(t)
 	m := d.machine(rig.Options{Binary: rig.Build(t, "faults/gpuarbd"), Environ: []string{"GPUARB_FAULT=" + fault}, Stopped: true}, "")

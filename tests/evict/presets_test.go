@@ -13,10 +13,11 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// These tests hold that the rules of docs/admin/model-servers.md make servers give their memory back and take it again. The servers are stand-ins
-// that answer as those of the page do. The rules are the page's own, with another address, and without the unit.
+// These tests check that the rules of docs/admin/model-servers.md make servers give their memory back and take it again. The servers are
+// stand-ins that answer the calls of the real servers. The rules are read from the page. The tests replace the address, and match by the
+// command instead of the unit.
 
-// questions are the calls by which servers are asked for an answer.
+// questions has the HTTP call by which a client asks a server of each kind for an answer.
 var questions = map[string]struct{ path, body string }{
 	"vllm":       {"/v1/completions", `{"prompt": "a"}`},
 	"sglang":     {"/generate", `{"text": "a"}`},
@@ -26,7 +27,7 @@ var questions = map[string]struct{ path, body string }{
 	"comfyui":    {"/prompt", `{"prompt": {}}`},
 }
 
-// preset returns the rule of the page for a kind of server, and the port that its commands name. The commands call another address.
+// preset returns the page's rule for a kind of server, and the port in the rule's commands. It replaces the address in these commands.
 func preset(t *testing.T, kind, address string) (rule, port string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/admin/model-servers.md")
@@ -45,8 +46,9 @@ func preset(t *testing.T, kind, address string) (rule, port string) {
 	return "[[rule]]\n" + at.ReplaceAllString(rule, address+":$1"), port
 }
 
-// TestPresets: each kind of server on the page gives its memory to a waiting program, and answers again when that has ended. With a command to
-// resume the server returns as soon as there is room. Others load their model when they are asked.
+// TestPresets: each kind of server on the page gives its memory back for a waiting program, and answers again after that program has
+// freed its memory. A server with evict.resume returns as soon as there is room. The other servers load their model at the next
+// question.
 func TestPresets(t *testing.T) {
 	n := 0
 	for kind, question := range questions {
@@ -99,7 +101,7 @@ evict.min_resident = "100ms"
 	}
 }
 
-// ask asks a server, which must answer.
+// ask sends a question to a server, and fails the test unless an answer comes.
 func ask(t *testing.T, url, body string) {
 	t.Helper()
 	client := http.Client{Timeout: rig.Patience}

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These tests hold that files, commands, events and metrics show which jobs are asked to make room, which are suspended, and which return.
-// hook_test.go has what happens to the memory.
+// These tests check that files, commands, events and metrics show which jobs are asked to make room. The same views must show which jobs
+// are suspended, and which return. hook_test.go tests what happens to the memory.
 
-// gpuarb runs the command, which must succeed, and returns its output.
+// gpuarb runs the command gpuarb, and returns its output. It fails the test if the command fails.
 func gpuarb(m *rig.Machine, args ...string) string {
 	m.T.Helper()
 	r := rig.Run(m.T, m.Gpuarb(args...))
@@ -26,7 +26,7 @@ func gpuarb(m *rig.Machine, args ...string) string {
 	return r.Stdout
 }
 
-// eventsOf returns the events about a job that say something about its residence.
+// eventsOf returns the events of a job that tell of its suspension or its return.
 func eventsOf(m *rig.Machine, job uint64) (all []events.Event) {
 	m.T.Helper()
 	for line := range strings.Lines(gpuarb(m, "events", "--json")) {
@@ -44,7 +44,8 @@ func eventsOf(m *rig.Machine, job uint64) (all []events.Event) {
 	return all
 }
 
-// TestEvents: each step of a suspension is an event with the bytes, the time that it took, and who asked: a waiting request, or a user.
+// TestEvents: each step of a suspension has an event. It says how many bytes, how long the step took, and whether a waiting request or a
+// user asked.
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	folder := hooks(t)
@@ -59,7 +60,7 @@ func TestEvents(t *testing.T) {
 	if got := waits.Line(); got != "alloc b ok" {
 		t.Fatalf("the waiting program says %q", got)
 	}
-	m.AwaitLog("gave its memory back") // the request is served before the hook has ended
+	m.AwaitLog("gave its memory back") // the waiting program may have its memory before the hook has ended
 	waits.Want("free b", "ok")
 	gpuarb(m, "resume", "1")
 	said(t, folder, "resume")
@@ -98,7 +99,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// mounted returns a machine like machine, with a mount and the metrics of jobs.
+// mounted returns a machine like that of machine, which also has the mount and the metrics of jobs.
 func mounted(t *testing.T, folder string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(`schema_version = 1
 [defaults]
@@ -125,8 +126,9 @@ func contains(m *rig.Machine, command string, texts ...string) {
 	}
 }
 
-// TestWhoMakesRoom: while an idle job is asked to make room, the waiting program's own line, `gpuarb why` and `gpuarb queue` name it, and all
-// tables show how it is doing. When it is suspended, they show how much it gave back; when it returns, that it waits, and for how much.
+// TestWhoMakesRoom: while an idle job is asked to make room, the message of the waiting program, `gpuarb why` and `gpuarb queue` name
+// that job, and all tables show its state. When the job is suspended, they show how much it gave back. When it waits to return, they
+// show for how much.
 func TestWhoMakesRoom(t *testing.T) {
 	t.Parallel()
 	folder := hooks(t)
@@ -134,7 +136,7 @@ func TestWhoMakesRoom(t *testing.T) {
 	idle, log := cudaprog(m), filepath.Join(t.TempDir(), "log")
 	idle.Want("alloc a 6G", "ok")
 	run := m.Gpuarb("run", "--", rig.Build(m.T, "programs/cudaprog-dlsym"))
-	run.Env = append(run.Env, "GPUARB_LOG="+log) // has each change of the line, as a terminal does
+	run.Env = append(run.Env, "GPUARB_LOG="+log) // the file gets each message that a terminal would show
 	waits := m.Interact(run)
 	waits.Tell("alloc b 4G")
 	said(t, folder, "suspend")
@@ -173,8 +175,9 @@ func TestWhoMakesRoom(t *testing.T) {
 	contains(m, "why 1", "it waits for its return with 6 GiB on GPU 0")
 }
 
-// TestFreeze: 1 in the file freeze suspends a job, and 0 resumes it. The file shows 1 until the job is asked to take its memory again. Writing
-// what it shows changes nothing. What cannot be done fails with an errno, and the log says why.
+// TestFreeze: writing 1 to the file freeze suspends a job, and writing 0 resumes it. The file shows 1 until the job is asked to take its
+// memory again. Writing 1 to a suspended job, or 0 to a resident job, changes nothing. Other writes fail with an errno, and the log says
+// why.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	folder := hooks(t)
@@ -230,8 +233,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// TestWhoMaySuspend: a user may suspend and resume own jobs, by the command and by the file, and no job of another user. Root may do both to
-// all jobs. A command about a job that is not there fails, and says so.
+// TestWhoMaySuspend: a user may suspend and resume own jobs, by the command and by the file, and no job of another user. Root may do
+// both to all jobs. A command about a job that is not there fails, and says so.
 func TestWhoMaySuspend(t *testing.T) {
 	t.Parallel()
 	folder := hooks(t)
