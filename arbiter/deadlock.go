@@ -103,7 +103,8 @@ func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	return &Search{state: a.copy(func(j *job) bool { return a.counts(j, strict) }), strict: strict, began: now}
 }
 
-// counts reports whether a job counts as waiting. A suspended job that waits to return does not: its processes go on.
+// counts reports whether a job counts as waiting. A suspended job does not count if its return is its only waiting request, because its
+// processes continue.
 func (a *Arbiter) counts(j *job, strict bool) bool {
 	if !a.holds(j) || a.returning(j) != nil && len(j.tickets) == 1 {
 		return false
@@ -173,8 +174,8 @@ func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 }
 
 // admitAll removes the requests from the queue of a copy that fit or can never fit, and releases what their jobs hold, until no remaining
-// request fits. With inTurn, a request that an earlier request blocks does not fit. The return of a suspended job lets none of its processes go
-// on, so that nothing is released for it.
+// request fits. With inTurn, a request that an earlier request blocks does not fit. If the return of a suspended job fits, the job releases
+// nothing, because none of its processes waits for that.
 func (a *Arbiter) admitAll(inTurn bool) {
 	for again := true; again; {
 		again = false

@@ -16,7 +16,7 @@ func (a *Arbiter) Residence(id JobID) (r Residence, gave accounting.Bytes, known
 	return j.residence(), gave, true
 }
 
-// heldOn returns what a job and its ended processes hold on a device.
+// heldOn returns what the processes of a job hold on a device, ended processes included until their memory is freed.
 func (a *Arbiter) heldOn(j *job, d *device) (m memory) {
 	for l := range j.leasesOn(d) {
 		m.bytes = m.bytes.Plus(l.Granted().Less(a.idle(l)).Plus(l.Charged()))
@@ -26,7 +26,7 @@ func (a *Arbiter) heldOn(j *job, d *device) (m memory) {
 	return m
 }
 
-// gaveOn returns what a job has given back on a device since it was asked to.
+// gaveOn returns what a job has given back on a device since it was asked to, less what it has taken again; nothing: the job is resident.
 func (a *Arbiter) gaveOn(j *job, d *device) memory {
 	if j.residence() == Resident {
 		return memory{}
@@ -35,7 +35,8 @@ func (a *Arbiter) gaveOn(j *job, d *device) memory {
 	return memory{had.bytes.Less(has.bytes), had.overhead.Less(has.overhead), max(0, had.contexts-has.contexts)}
 }
 
-// gave reports whether a job has given back memory since it was asked to, and whether it keeps some of what it had.
+// gave compares what a job holds with what it held when it was asked to give its memory back. The result gave reports whether the job holds
+// less on some device. The result keeps reports whether some of that memory is still held.
 func (a *Arbiter) gave(j *job) (gave, keeps bool) {
 	for d, had := range j.suspension.had {
 		g := a.gaveOn(j, d).bytes

@@ -48,7 +48,8 @@ func (l *lease) headroomOf() (b *accounting.Budget, of *job) {
 }
 
 // headroomFor returns the headroom of a budget that reserves least bytes on a device: its present headroom, else that of a new reservation.
-// A shared budget has none, because its reservation does not belong to one program.
+// A shared budget has none, because its reservation does not belong to one program. The budget of a job that is not resident has at least
+// the overhead that the job needs to return.
 func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accounting.Bytes {
 	needs, inside := d.headroomCost(), false // inside: its contexts are charged to the reservation
 	all, _ := b.ReservedOverhead(d.Index)
@@ -72,9 +73,9 @@ func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accou
 	return needs
 }
 
-// overheadBack returns the overhead on a device that is reserved for a suspended job when it returns: what its processes take now, and what
-// the contexts will take that it does not have any more. The result is at least the overhead that its processes had with these contexts, or 0
-// if it still has all its contexts.
+// overheadBack returns the overhead that is reserved on a device when a suspended job returns. It is the sum of what its processes take now
+// and of the cost of the contexts that they have ended since the job was asked. The result is at least the overhead that the job had at
+// that time. It is 0 if the job has all its contexts, or if contexts are charged to the budgets.
 func (j *job) overheadBack(d *device) (all accounting.Bytes) {
 	n := j.contextsAway(d)
 	if n == 0 || d.policy.ChargeOverhead {
@@ -111,7 +112,8 @@ func (l *lease) newContexts(n int, cost accounting.Bytes) accounting.Bytes {
 	return cost.Times(uint64(n)).Less(l.extra.FreedContexts())
 }
 
-// offered returns the bytes of unused headroom for the next context of a lease; 0: none.
+// offered returns the bytes of unused headroom for the next context of a lease; 0: none. The headroom of a job that returns is for all the
+// contexts that it lacks, so that the next context gets an equal part of it.
 func (l *lease) offered() (left accounting.Bytes) {
 	if l.isOffered() {
 		b, j := l.headroomOf()
@@ -127,7 +129,7 @@ func (l *lease) offered() (left accounting.Bytes) {
 // is part of the job's. Processes of jobs inside count as its own.
 func (l *lease) isOffered() bool {
 	b, j := l.headroomOf()
-	if b != nil && j.keepsFor(l.device) > 0 { // a suspended job takes its memory again
+	if b != nil && j.keepsFor(l.device) > 0 { // the job returns, and has headroom for the contexts that it lacks
 		return b == j.budget && j.contextsAway(l.device) > 0
 	}
 	if b == nil || b == j.budget && j.headroomInside(l.device.Index) {
@@ -181,12 +183,12 @@ func (a *Arbiter) trimHeadroom(l *lease) {
 	}
 }
 
-// wantsBack returns the bytes that a suspended job reserves on a device to return: what it held, and no more than its own limit now allows.
+// wantsBack returns the bytes that are reserved on a device when a suspended job returns: what it held, but at most its own limit of now.
 func (j *job) wantsBack(d *device) accounting.Bytes {
 	return min(j.suspension.had[d].bytes, j.Memory(d.bounds()).Max)
 }
 
-// keepsFor returns the bytes that are reserved on a device for a job that takes its memory again.
+// keepsFor returns the bytes that are reserved on a device for a job that is resuming or stuck; 0: the job is in another state.
 func (j *job) keepsFor(d *device) accounting.Bytes {
 	if r := j.residence(); r != Resuming && r != Stuck {
 		return 0

@@ -184,8 +184,8 @@ func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	return since
 }
 
-// noteHeldSince stores in the candidates of a ticket since when its job has held memory there. A job that returns keeps its place by arrival,
-// also if it has kept a part of its memory: the requests for which it made room come first.
+// noteHeldSince stores in the candidates of a ticket since when its job has held memory there. For the return of a job it stores that the
+// job has held nothing. A job that kept a part of its memory must not pass the requests for which it made room.
 func (a *Arbiter) noteHeldSince(t *ticket) {
 	for i := range t.candidates {
 		s := &t.candidates[i]

@@ -198,7 +198,8 @@ func (a *Arbiter) noticesAt() time.Time {
 	return a.noticedAt.Add(noticeEvery)
 }
 
-// askedFor returns the jobs that are asked to make room for waiting requests, by request and number.
+// askedFor returns the jobs that are being asked to make room, by the request for which they are asked. The jobs of a request are in the
+// order of their IDs.
 func (a *Arbiter) askedFor() map[TicketID][]*job {
 	var asked map[TicketID][]*job
 	for _, j := range a.jobs {
@@ -216,7 +217,8 @@ func (a *Arbiter) askedFor() map[TicketID][]*job {
 	return asked
 }
 
-// askedText returns the names of the jobs that are asked to make room for a request, for its program; "": none is asked.
+// askedText returns names of the jobs that are being asked to make room for a request, as the notice to its program says them; "": none is
+// asked. It names at most namedHolders jobs, and none that the program must not know. The other jobs are counted.
 func (m *queueView) askedText(t *ticket) string {
 	all, within := m.asked[t.id], t.namesWithin()
 	var names []string

@@ -121,8 +121,8 @@ func (a *Arbiter) Refresh(id LeaseID) {
 	}
 }
 
-// takeOver gives a new job the suspension of a job whose unit was stopped, with its reservation, if the new one starts in that unit. The old
-// job ends.
+// takeOver looks for an old job whose unit was stopped, if a new job starts in that unit. It moves the suspension and the reservation to
+// the new job. The old job, which has no living process, ends.
 func (a *Arbiter) takeOver(now time.Time, j *job) {
 	unit := j.request.Process.Unit
 	if unit == "" {

@@ -10,7 +10,7 @@ import (
 // This file lets suspended jobs return: it makes the request for all that a job held, and asks the job to take its memory when the request is
 // served (serve.go). suspend.go judges the result.
 
-// newErrand adds an errand for a job.
+// newErrand adds an errand for a job, to give its memory back. The caller may change the errand until it adds the next.
 func (a *Arbiter) newErrand(j *job) *Errand {
 	a.lastErrand++
 	j.suspension.errand = a.lastErrand
@@ -35,7 +35,8 @@ func (a *Arbiter) returnOf(j *job) *ticket {
 	return t
 }
 
-// serveReturn reserves all that a suspended job held, and asks the job to take it.
+// serveReturn grants the request with which a suspended job returns: it reserves all the memory that the job held, and asks the job to take
+// it.
 func (a *Arbiter) serveReturn(now time.Time, t *ticket) {
 	t.job.suspension.state = Resuming
 	_, _ = a.setLimits(a.jobChanges(nil, t.job), false)
@@ -43,7 +44,7 @@ func (a *Arbiter) serveReturn(now time.Time, t *ticket) {
 	a.askToReturn(now, t.job)
 }
 
-// askToReturn asks a job for which memory is reserved to take it.
+// askToReturn asks a job to take the memory that is reserved for it. It adds an errand: to run the hook, or to start the unit.
 func (a *Arbiter) askToReturn(now time.Time, j *job) {
 	s := j.suspension
 	s.state, s.asked, s.answered, s.failure = Resuming, now, time.Time{}, ""

@@ -33,7 +33,7 @@ type Arbiter struct {
 	sorted  time.Time            // time at which queue was last sorted
 	errands []Errand             // errands since the last call of Errands
 
-	suspensions        int                // number of jobs that were asked to give their memory back
+	suspensions        int                // number of jobs with a suspension (job.suspension)
 	suspensionsChanged map[JobID]struct{} // jobs whose suspension has changed since the last call of Suspensions
 
 	decisions     []Result  // decisions and notices since the last call of Decisions
@@ -80,7 +80,7 @@ type Arbiter struct {
 	lastLease   LeaseID
 	lastErrand  uint64
 
-	lookedForRoom int // number of looks for idle jobs, for requests that take turns (evict.go)
+	lookedForRoom int // number of requests for which makeRoomForWaiting looked for idle jobs; requests take turns by it
 }
 
 // account is a budget on a device.
@@ -131,7 +131,7 @@ type device struct {
 	figures     map[int]ProcessUsage      // usage of each process by the last reading, by PID
 	began       time.Time                 // when the last reading began; zero: the device was never read
 	early       bool                      // the last reading was an early one
-	toldUse     time.Time                 // when the last reading began that told how busy processes keep the device; zero: it does not tell
+	toldUse     time.Time                 // when the last reading began, if it told how busy processes keep the device; zero: it did not tell
 	shown       accounting.Bytes          // bytes of all processes by the last reading
 
 	permits  permit.Sets[*job, *session, *holder]
@@ -428,24 +428,24 @@ type holder struct {
 // owner is the job, process or thread that a permit belongs to.
 type owner = permit.Key[*job, *session]
 
-// suspension says whether the memory of a job is on its devices, and what the job held before.
+// suspension says where the memory of a job is that was asked to give it back, what the job held then, and how its last errands went.
 type suspension struct {
 	state    Residence
 	asked    time.Time                    // when the present state began
 	answered time.Time                    // when the hook ended, or the unit stopped or started; zero: it has not
-	failure  string                       // how the hook or unit failed; "": it did not
+	failure  string                       // how the last errand failed; "": it succeeded, or has not ended
 	unit     string                       // unit of the job's processes; "": none
 	evict    rules.Evict                  // settings of the job's rule when it was asked to give its memory back
-	had      map[*device]memory           // what the job held when it was asked to give it back
-	rest     map[*device]accounting.Bytes // what the suspended job held when it was last judged; nil: it was not
+	had      map[*device]memory           // what the job held when it was asked to give it back; nil: the job is resident
+	rest     map[*device]accounting.Bytes // bytes that the suspended job held at the last call of isUsedAgain; nil: none was made
 	errand   uint64                       // number of the last errand
-	waiter   TicketID                     // request that needs the room; 0: a person asked
+	waiter   TicketID                     // request that needs the room; 0: a user asked
 	by       *Person                      // user who asked last; nil: the arbiter did
 	resumed  time.Time                    // when the job last returned; zero: never
 	failures int                          // number of times in a row that the job gave nothing
 	notUntil time.Time                    // the job is not chosen before this time
 	place    Place                        // place of its request to return under the earlier daemon, until ContinueSuspensions; the zero Place: none
-	lost     bool                         // the daemon was started again while its hook ran
+	lost     bool                         // the daemon was started again while the hook ran, so that its result is not known
 }
 
 // memory has the amounts that a job holds on a device.

@@ -12,9 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file compares the suspension of jobs with a naive model in random sequences: servers allocate, free, end, are suspended and resumed,
-// and their hooks help, lie, fail and help by half. Each server counts what it has of the card, as a driver would. The model has these counts
-// and the state of each server, and finds from them alone who must be asked for room. It knows no ledger, no queue and no reservation.
+// This file compares the suspension of jobs with a naive model in random sequences. Servers allocate, free, end, and are suspended and
+// resumed. Their hooks move all the memory, a part of it or none, and report success or failure independently of that. The model counts
+// what each server has of the card, as a driver would, and has the state of each server. From these it finds the jobs that must be asked
+// for room. It has no ledger. It takes the order of the waiting requests from the arbiter's snapshot.
 
 // Sizes of the model. The servers are few and large, so that most requests do not fit.
 const (
@@ -40,13 +41,13 @@ type server struct {
 	asks   bool             // its return waits in the queue
 	asked  time.Time        // when it asked to return
 	state  arbiter.Residence
-	had    accounting.Bytes
-	errand arbiter.Errand // the errand that its hook carries out; ID 0: none
-	failed bool           // its last hook failed
-	ended  time.Time      // when its last hook ended; zero: it runs
-	back   time.Time      // when it last returned
-	misses int            // times in a row that it gave nothing
-	until  time.Time      // it is not asked before
+	had    accounting.Bytes // bytes that it had when it was last asked to give them back; 0: it has returned
+	errand arbiter.Errand   // the errand that its hook carries out; ID 0: none
+	failed bool             // its last hook failed
+	ended  time.Time        // when its last hook ended; zero: the hook runs
+	back   time.Time        // when it last returned
+	misses int              // number of times in a row that it gave nothing back
+	until  time.Time        // it is not asked for room before this time
 }
 
 // suspendWorld is a card with servers.
@@ -55,12 +56,12 @@ type suspendWorld struct {
 	*rand.Rand
 	sequence int
 	servers  []*server
-	toRoom   bool // suspended servers return when there is room
+	toRoom   bool // evict.return is "room": suspended servers return when there is room; false: it is "never"
 	seen     *suspendCounts
 }
 
-// TestSuspendModel: in a thousand random sequences the jobs that are asked for room are those that the naive model finds, a job that returns
-// never meets a full card, and after each step the books are equal to what the driver counts.
+// TestSuspendModel: in a thousand random sequences, the arbiter asks the same jobs for room as the naive model. A job that returns never
+// finds the card full. After each step the arbiter has the same figures as the driver.
 func TestSuspendModel(t *testing.T) {
 	var seen suspendCounts
 	for sequence := range suspendSequences {
@@ -86,9 +87,9 @@ func TestSuspendModel(t *testing.T) {
 	}
 }
 
-// suspendCounts counts what the sequences have met.
+// suspendCounts counts events in all sequences. The test fails if there are too few.
 type suspendCounts struct {
-	asked, sets, returns, stuck, lies int // sets: more than one job was asked at once
+	asked, sets, returns, stuck, lies int // sets: several jobs were asked at once; lies: hooks that freed nothing
 }
 
 // step does something at random.
@@ -136,7 +137,7 @@ func (w *suspendWorld) begin() {
 	w.servers = append(w.servers, s)
 }
 
-// grant gives a server memory of the card, which must not be full.
+// grant counts memory that a server was granted. The test fails if the card does not have that much.
 func (w *suspendWorld) grant(s *server, n accounting.Bytes) {
 	s.used, s.last = s.used+n, w.now
 	if used := w.used(); used > card {
@@ -144,7 +145,7 @@ func (w *suspendWorld) grant(s *server, n accounting.Bytes) {
 	}
 }
 
-// used returns what the driver counts in all.
+// used returns the bytes that all servers have of the card.
 func (w *suspendWorld) used() (all accounting.Bytes) {
 	for _, s := range w.servers {
 		all += s.used
@@ -152,7 +153,7 @@ func (w *suspendWorld) used() (all accounting.Bytes) {
 	return all
 }
 
-// kept returns what is reserved for a server that returns, beside what it has.
+// kept returns the bytes that are reserved for a server that returns, and that it has not taken yet.
 func (s *server) kept() accounting.Bytes {
 	if s.dead || s.state != arbiter.Resuming && s.state != arbiter.Stuck {
 		return 0
@@ -200,10 +201,10 @@ func (w *suspendWorld) free(s *server, n accounting.Bytes) {
 	s.client.free(n)
 }
 
-// hook lets one of the running hooks do something, and end.
+// hook lets a running hook move memory of its server, and end. If no hook runs, six seconds pass.
 func (w *suspendWorld) hook() {
 	i := slices.IndexFunc(w.servers, func(s *server) bool { return s.errand.ID != 0 })
-	if i < 0 { // none runs
+	if i < 0 { // no hook runs
 		for range 6 {
 			w.second()
 		}
@@ -212,8 +213,8 @@ func (w *suspendWorld) hook() {
 	s := w.servers[i]
 	failure, e := []string{"", "", "", "exit status 1"}[w.IntN(4)], s.errand
 	switch how := w.IntN(6); {
-	case s.dead: // it died beside its hook
-	case e.Resume && how > 1: // everything, in pieces
+	case s.dead: // the server ended while its hook ran
+	case e.Resume && how > 1: // the server takes everything, in several allocations
 		for s.kept() > 0 && s.waits == 0 {
 			w.allocate(s)
 		}
@@ -226,7 +227,7 @@ func (w *suspendWorld) hook() {
 	case !e.Resume:
 		w.seen.lies++
 	}
-	w.drain() // what it freed may have served its own request
+	w.drain() // what the server freed may have served its own waiting request
 	s.errand, s.failed, s.ended = arbiter.Errand{}, failure != "", w.now
 	if !s.dead {
 		w.settle(s, false)
@@ -237,7 +238,8 @@ func (w *suspendWorld) hook() {
 	w.arb.ErrandDone(w.now, e.ID, failure)
 }
 
-// settle judges a server as the rules say, once its hook has ended. later: some time has passed.
+// settle changes the state of a server in the model, by what it has and how its hook ended. Waiting times count only with later: the clock
+// has moved.
 func (w *suspendWorld) settle(s *server, later bool) {
 	waited := func(d time.Duration) bool { return later && !w.now.Before(s.ended.Add(d)) }
 	back := func(at time.Time) { s.state, s.had, s.back, s.asks = arbiter.Resident, 0, at, false }
@@ -268,7 +270,7 @@ func (w *suspendWorld) settle(s *server, later bool) {
 	}
 }
 
-// suspend lets a person suspend a server.
+// suspend lets a user suspend a server. The call must succeed exactly if the model allows it.
 func (w *suspendWorld) suspend(s *server) {
 	can := !s.dead && (s.state == arbiter.Resident && s.used > 0 || s.state == arbiter.Stuck)
 	if err := w.arb.Suspend(w.now, s.job, nil); (err == nil) != can {
@@ -288,7 +290,7 @@ func (w *suspendWorld) leaves(s *server) {
 	s.state, s.ended, s.failed = arbiter.Suspending, time.Time{}, false
 }
 
-// resume lets a person resume a server.
+// resume lets a user resume a server. The call must succeed exactly if the model allows it.
 func (w *suspendWorld) resume(s *server) {
 	can := !s.dead && (s.state == arbiter.Suspended || s.state == arbiter.Stuck)
 	if err := w.arb.Resume(w.now, s.job, nil); (err == nil) != can {
@@ -300,7 +302,8 @@ func (w *suspendWorld) resume(s *server) {
 	w.errands()
 }
 
-// errands takes the errands of returns, whose memory must be there, and returns the jobs that are asked for room.
+// errands takes all new errands. It gives them to the hooks of the servers, and returns the jobs that are asked to give memory back. No
+// server may have two hooks at once.
 func (w *suspendWorld) errands() (asked []arbiter.JobID) {
 	for _, e := range w.arb.Errands() {
 		i := slices.IndexFunc(w.servers, func(s *server) bool { return s.job == e.Job && !s.dead })
@@ -336,7 +339,7 @@ func (w *suspendWorld) limit(s *server) {
 	w.errands()
 }
 
-// kill ends a server. The driver frees its memory later, or at once.
+// kill ends a server, which keeps its memory for now. If the server has ended before, the driver frees its memory.
 func (w *suspendWorld) kill(s *server) {
 	if s.dead {
 		w.gone(s)
@@ -391,10 +394,10 @@ func (w *suspendWorld) decisions() {
 	}
 }
 
-// second lets a second pass, and compares who is asked for room with what the naive model says.
+// second lets a second pass, and compares the jobs that are asked for room with the result of victims.
 func (w *suspendWorld) second() {
 	w.now = w.now.Add(time.Second)
-	w.arb.SnapshotOfLeases(w.now) // notes calls
+	w.arb.SnapshotOfLeases(w.now) // the arbiter notes the clients' calls
 	for _, s := range w.servers {
 		if !s.dead {
 			w.settle(s, true)
@@ -420,8 +423,8 @@ func (w *suspendWorld) second() {
 	w.check()
 }
 
-// victims returns the jobs that must be asked for room now: for the first in the queue, of those that are idle the least recently used ones,
-// until they suffice, without those that are then not needed.
+// victims returns the jobs that must be asked for room now, for the first request in the queue. It adds idle servers, the least recently
+// used first, until what they have suffices. Then it removes each server without which the others suffice as well.
 func (w *suspendWorld) victims() (jobs []arbiter.JobID) {
 	queue := w.queue()
 	if len(queue) == 0 || slices.ContainsFunc(w.servers, func(s *server) bool { return !s.dead && s.state == arbiter.Suspending }) {
@@ -466,12 +469,12 @@ func (w *suspendWorld) victims() (jobs []arbiter.JobID) {
 	return jobs
 }
 
-// waiting reports whether a request waits.
+// waiting reports whether a request or a return waits.
 func (w *suspendWorld) waiting() bool {
 	return slices.ContainsFunc(w.servers, func(s *server) bool { return s.waits != 0 || s.asks })
 }
 
-// queue returns the waiting requests in their order.
+// queue returns the waiting requests, in the order of the arbiter's queue.
 func (w *suspendWorld) queue() []figures.TicketState {
 	if !w.waiting() {
 		return nil
@@ -494,11 +497,11 @@ func (w *suspendWorld) head(first figures.TicketState) (*server, accounting.Byte
 		}
 		return s, wants.Less(w.room() + s.kept())
 	}
-	w.fail("nobody has the first request %+v", first)
+	w.fail("no server has made the first request %+v", first)
 	return nil, 0
 }
 
-// checkRoom checks that no server stays suspended that would return when there is room.
+// checkRoom checks, if servers return when there is room, that no server stays suspended although what it had fits and no request waits.
 func (w *suspendWorld) checkRoom() {
 	if !w.toRoom || w.waiting() {
 		return
@@ -517,7 +520,7 @@ func (w *suspendWorld) check() {
 	for _, s := range w.servers {
 		i := slices.IndexFunc(rows, func(r figures.LeaseState) bool { return r.PID == s.process.PID })
 		if i < 0 || rows[i].Used != s.used {
-			w.fail("the driver counts %d bytes for job %d, and the books have %+v", s.used, s.job, rows)
+			w.fail("the driver counts %d bytes for job %d, and the arbiter has %+v", s.used, s.job, rows)
 		}
 		if r := w.residence(s.job); !s.dead && r != s.state {
 			w.fail("job %d is %q, and the model says %q", s.job, r, s.state)

@@ -10,10 +10,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// These tests hold which idle jobs are asked to make room for a waiting request, that what they gave back is judged by what they hold, and that
-// they return only to memory that is reserved for them.
+// These tests check which idle jobs are asked to make room for a waiting request, and that a job returns only when its memory is reserved
+// for it. Whether a job is suspended depends on the memory that the job holds. It does not depend on the report of its hook.
 
-// evicting returns a policy under which jobs that are idle for ten seconds make room for requests that have waited for five.
+// evicting returns a policy under which jobs that have been idle for ten seconds make room, by hooks, for requests that have waited for
+// five.
 func evicting() rules.Policy {
 	p := exact(unlimited())
 	p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, rules.NoTimeout
@@ -23,11 +24,11 @@ func evicting() rules.Policy {
 	return p
 }
 
-// errandsIn lets time pass second by second, and returns the errands that it brings.
+// errandsIn moves the clock forward by d, with one tick for each second, and returns the errands that the arbiter adds in this time.
 func (w *world) errandsIn(d time.Duration) (all []arbiter.Errand) {
 	for end := w.now.Add(d); w.now.Before(end); {
 		w.now = w.now.Add(time.Second)
-		w.arb.Snapshot(w.now) // notes calls
+		w.arb.Snapshot(w.now) // the arbiter notes the clients' calls
 		w.arb.Tick(w.now)
 		all = append(all, w.arb.Errands()...)
 	}
@@ -51,7 +52,7 @@ func (w *world) residence(j arbiter.JobID) arbiter.Residence {
 	return r
 }
 
-// fill makes four clients with 2 GiB each, which fill a device of 8 GiB, and used it one second after the other.
+// fill makes four clients at intervals of a second. Each client allocates 2 GiB. Together they fill a device of 8 GiB.
 func fill(w *world) (all []*client) {
 	for range 4 {
 		c := w.client(0, 0)
@@ -62,12 +63,12 @@ func fill(w *world) (all []*client) {
 	return all
 }
 
-// TestLeastRecentlyUsedMakesRoom: the job that was used least recently is asked, once the first request has waited for evict.after, and no
-// other one. Its memory serves the request.
+// TestLeastRecentlyUsedMakesRoom: once the first request has waited for evict.after, only the job that was used least recently is asked.
+// Its memory serves the request.
 func TestLeastRecentlyUsedMakesRoom(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	all := fill(w)
-	all[0].free(gib) // it is used again
+	all[0].free(gib) // this job is used again, so that all[1] is the least recently used
 	all[0].must(gib)
 	w.errandsIn(20 * time.Second)
 	waiter := w.client(0, 0)
@@ -91,11 +92,11 @@ func TestLeastRecentlyUsedMakesRoom(t *testing.T) {
 		t.Errorf("%+v waits still", n)
 	}
 	if more := w.errandsIn(time.Minute); more != nil {
-		t.Errorf("somebody is disturbed in vain: %+v", more)
+		t.Errorf("a job is asked although no request waits: %+v", more)
 	}
 }
 
-// TestOnlyTheNeededAreAsked: jobs are added in the order of their last use until they suffice, and those that are then not needed stay.
+// TestOnlyTheNeededAreAsked: if a job that was used later makes enough room by itself, a small job that was used earlier is not asked.
 func TestOnlyTheNeededAreAsked(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	small, large := w.client(0, 0), w.client(0, 0)
@@ -122,7 +123,7 @@ func TestNobodyIsDisturbedInVain(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	for range 60 {
-		all[3].free(gib) // it works, and is never idle
+		all[3].free(gib) // this job is never idle
 		all[3].must(gib)
 		if got := w.errandsIn(time.Second); got != nil {
 			t.Fatalf("%+v", got)
@@ -130,7 +131,8 @@ func TestNobodyIsDisturbedInVain(t *testing.T) {
 	}
 }
 
-// TestWhoIsNeverAsked: a job with a request in the queue, a busy device, a higher priority, a reservation, a claim, or a recent return stays.
+// TestWhoIsNeverAsked: a job is not asked while its device reports that its process is busy, or while its client makes calls. Afterwards it
+// is.
 func TestWhoIsNeverAsked(t *testing.T) {
 	for name, prepare := range map[string]func(w *world, c *client){
 		"utilisation": func(w *world, c *client) {
@@ -169,7 +171,8 @@ func TestWhoIsNeverAsked(t *testing.T) {
 	}
 }
 
-// TestHooksAreNotBelieved: a job whose hook ends well and that gives nothing stays as it was, and is asked again after a time that doubles.
+// TestHooksAreNotBelieved: a job that gives nothing back stays resident although its hook reports success. It is asked again after 30
+// seconds, and then after times that double.
 func TestHooksAreNotBelieved(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	liar := w.client(0, 0)
@@ -198,8 +201,8 @@ func TestHooksAreNotBelieved(t *testing.T) {
 	}
 }
 
-// TestTheWayBackIsReserved: a suspended job returns only when all that it held is reserved for it. Nobody else gets that memory while it takes
-// it, and its own allocations neither wait nor fail.
+// TestTheWayBackIsReserved: a suspended job returns only when all the memory that it held can be reserved for it. No other job gets that
+// memory while the job takes it, and the job's own allocations succeed at once.
 func TestTheWayBackIsReserved(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	c := w.client(0, 0)
@@ -224,7 +227,7 @@ func TestTheWayBackIsReserved(t *testing.T) {
 		t.Fatalf("the way back: %+v", q)
 	}
 	var got []arbiter.Errand
-	for range 8 { // another job comes and goes: the suspended one waits in order, and is not passed
+	for range 8 { // another job frees its memory bit by bit, until the return has room
 		other.free(gib / 2)
 		got = append(got, w.errandsIn(time.Second)...)
 	}
@@ -280,8 +283,8 @@ func TestReturnsWhenThereIsRoom(t *testing.T) {
 	}
 }
 
-// TestReturnsOnUse: a job whose programs take memory again without being asked is suspended until they begin to. Nothing is reserved for it, and
-// gpuarb resume says so.
+// TestReturnsOnUse: a job without a command to resume stays suspended until its programs allocate again. Nothing is reserved for it, and a
+// user cannot resume it.
 func TestReturnsOnUse(t *testing.T) {
 	p := evicting()
 	p.Defaults.Evict.Resume, p.Defaults.Evict.Return = "", ""
@@ -295,7 +298,7 @@ func TestReturnsOnUse(t *testing.T) {
 	c.free(5 * gib)
 	w.arb.ErrandDone(w.now, errand.ID, "")
 	w.errandsIn(3 * time.Second)
-	c.free(gib / 2) // its program goes on giving
+	c.free(gib / 2) // a job that frees more memory does not return
 	other.free(4 * gib)
 	if got := w.errandsIn(10 * time.Second); w.residence(job) != arbiter.Suspended || got != nil {
 		t.Fatalf("not used, and %q: %+v", w.residence(job), got)
@@ -318,7 +321,8 @@ func TestReturnsOnUse(t *testing.T) {
 	}
 }
 
-// TestUnitOutlivesItsProcesses: the job of a unit that was stopped stays, and who starts in the unit again finds its memory reserved.
+// TestUnitOutlivesItsProcesses: the job of a stopped unit stays after its last process. When a process starts in the unit again, all the
+// memory that the job held is reserved for it.
 func TestUnitOutlivesItsProcesses(t *testing.T) {
 	p := evicting()
 	p.Defaults.Evict.How, p.Defaults.Evict.Return = rules.EvictByUnit, rules.ReturnOnUse
@@ -358,7 +362,7 @@ func TestUnitOutlivesItsProcesses(t *testing.T) {
 	again.must(6 * gib)
 }
 
-// TestSuspendByHand: a person can suspend a busy job, and learns why another one cannot be.
+// TestSuspendByHand: a user can suspend a job that is not idle, and gets an error for a job that cannot be suspended or resumed.
 func TestSuspendByHand(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	c := w.client(0, 0)

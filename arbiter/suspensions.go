@@ -10,10 +10,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file tells the daemon what to record of suspended jobs, and restores it after a restart. suspend.go changes the suspensions.
+// This file tells the daemon what to record of suspended jobs, and restores their suspensions after a restart of the daemon. suspend.go
+// changes the suspensions.
 
 // MaxSuspensions is the most jobs with a recorded suspension. Further jobs are not asked to give their memory back, because the next daemon
-// would not know it.
+// would not know their suspensions.
 const MaxSuspensions = 256
 
 // Suspension is the record of a job that was asked to give its memory back, for the next daemon.
@@ -34,7 +35,7 @@ type Suspension struct {
 	Return   Place // place of the waiting request with which it returns; the zero Place: none waits
 }
 
-// HeldMemory are the amounts that a job held on a device.
+// HeldMemory is memory that a job held on a device.
 type HeldMemory struct {
 	Device          int
 	Bytes, Overhead accounting.Bytes
@@ -87,9 +88,9 @@ func (a *Arbiter) JobOf(id SessionID) JobID {
 	return 0
 }
 
-// RestoreSuspension restores the suspension of a job after a restart of the daemon, with the reservation of a job that was resuming or stuck.
-// The daemon calls it in Restore, and ContinueSuspensions afterwards. If r.Job is not the ID of a job, and a unit was stopped, it opens the
-// job again, which has no process. ErrNoJob: the job has ended. ErrExists: the job has a suspension already.
+// RestoreSuspension restores the suspension of a job after a restart of the daemon, with the reservation of a job that was resuming or
+// stuck. The daemon calls it in Restore, and ContinueSuspensions afterwards. If the job is not open, and its unit was stopped,
+// RestoreSuspension opens the job again, without a process. ErrNoJob: the job has ended. ErrExists: the job has a suspension already.
 func (a *Arbiter) RestoreSuspension(now time.Time, r Suspension) error {
 	j := a.jobs[r.Job]
 	switch {
@@ -121,9 +122,11 @@ func (a *Arbiter) RestoreSuspension(now time.Time, r Suspension) error {
 	return nil
 }
 
-// ContinueSuspensions continues the restored suspensions, when all jobs, sessions and waiting requests are restored. The result of an
-// errand of the earlier daemon is lost. Units are stopped or started again, which changes nothing if they are. A job whose hook was asked
-// for its memory is judged by what it holds. The hook that lets a job take its memory again is run once more. The daemon calls it in Restore.
+// ContinueSuspensions continues the restored suspensions. The daemon calls it in Restore, after all jobs, sessions and waiting requests are
+// restored. An errand that had not ended under the earlier daemon has lost its result. The stop or start of a unit is made an errand again,
+// which changes nothing if the unit has stopped or started meanwhile. The hook by which a job takes its memory again is run once more. The
+// hook by which a job gives its memory back is not: what the job holds shows the result. Requests for returns get their places in the queue
+// again.
 func (a *Arbiter) ContinueSuspensions(now time.Time) {
 	for _, id := range a.Jobs() {
 		j := a.jobs[id]

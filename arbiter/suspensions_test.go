@@ -10,10 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// These tests hold that the jobs of stopped units outlive the daemon, and that no more jobs are suspended than can be recorded. tests/evict
-// kills a real daemon. It has no systemd, so that its jobs have hooks.
+// These tests check that the jobs of stopped units outlive the daemon, and that no more jobs are suspended than can be recorded. The tests
+// in tests/evict kill a real daemon, but cover only jobs with hooks, because they have no systemd.
 
-// outByUnit suspends a job by its unit, and returns what a daemon records of it.
+// outByUnit suspends a job by the stop of its unit, and returns what the daemon must record of the job.
 func outByUnit(t *testing.T) arbiter.Suspension {
 	p := evicting()
 	p.Defaults.Evict.How, p.Defaults.Evict.Return = rules.EvictByUnit, rules.ReturnOnUse
@@ -52,7 +52,7 @@ func TestJobsOfStoppedUnitsOutliveTheDaemon(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			saved := outByUnit(t)
 			saved.State, saved.Answered = state, state == arbiter.Stuck
-			p := evicting() // by hooks: the job stays one of a unit
+			p := evicting() // the new policy has hooks; the restored job is still suspended by its unit
 			w := newWorld(t, p, 8*gib)
 			w.arb.Restore(w.now, func() {
 				if err := w.arb.RestoreSuspension(w.now, saved); err != nil {

@@ -33,7 +33,7 @@ func (t *ticket) reservesIn(yield func(*job) bool) {
 	}
 }
 
-// opens reports whether a job or a session is opened by the ticket, and is dropped if the ticket is refused.
+// opens reports whether a ticket opens a job or a session, which is dropped if the ticket is refused.
 func (t *ticket) opens() bool { return t.kind == wantsJob || t.kind == wantsSession }
 
 // on reports whether a device is among the candidates of a ticket.

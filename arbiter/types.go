@@ -191,7 +191,7 @@ const (
 	WantsHolds   // holds of threads on a shared context
 	wantsJob     // start of a job
 	wantsSession // reservation of a session at its start
-	wantsReturn  // all that a suspended job held
+	wantsReturn  // return of a suspended job, with all the memory that the job held
 )
 
 // Request asks for bytes, or for Count objects, on the device of a lease before the client takes them. A negative Count gives objects back,
@@ -305,21 +305,22 @@ const (
 	Stuck                = figures.Stuck
 )
 
-// Person is a user who asks for a suspension or a return, and the process by which the user asks; 0: not known.
+// Person is a user who asks for a suspension or a return, and the process by which the user asks; PID 0: not known.
 type Person struct {
 	UID uint32
 	PID int
 }
 
-// Errand is something that the daemon does for the arbiter: it asks a job to give its memory back, or to take it again.
+// Errand is a task of the daemon: to ask a job to give its memory back, or to take it again. It runs the job's hook, or stops or starts its
+// unit.
 type Errand struct {
 	ID      uint64 // for ErrandDone
 	Job     JobID
 	Resume  bool // take the memory again; false: give it back
 	Evict   rules.Evict
 	Unit    string           // unit of the job's processes; "": none
-	Device  int              // device with the request that needs the room; -1: a person asked, or the job resumes
-	Wanted  accounting.Bytes // bytes that the request asks for; 0: everything
+	Device  int              // device on which a request needs the room; -1: several devices, or no request (Wanted)
+	Wanted  accounting.Bytes // bytes that the request asks for; 0: no request asks for room
 	PIDs    []int            // living processes of the job
 	Process rules.Process    // process for which the job's rule was chosen
 }

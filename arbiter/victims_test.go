@@ -9,10 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// These tests hold which jobs are asked to make room beside the plain cases of suspend_test.go, and that a job returns to all that it held
-// after everything that can come in between: lowered limits, the end of its process, the loss of a device, a cancelled request.
+// These tests check further cases of the choice of jobs that are asked to make room; suspend_test.go has the plain ones. They also check
+// what becomes of a suspension when a limit is lowered, a process ends, a device is lost, a request is cancelled, or the policy changes.
 
-// suspended makes a job of 6 GiB on a device of 8 GiB that has given everything back by hand.
+// suspended makes a job that held 6 GiB on a device of 8 GiB, was suspended by a user, and gave everything back.
 func suspended(t *testing.T, p rules.Policy) (w *world, c *client, job arbiter.JobID) {
 	t.Helper()
 	w = newWorld(t, p, 8*gib)
@@ -23,7 +23,7 @@ func suspended(t *testing.T, p rules.Policy) (w *world, c *client, job arbiter.J
 	return w, c, job
 }
 
-// out suspends the job of a client by hand, which gives n bytes back.
+// out suspends the job of a client as a user would. The client frees n bytes.
 func (w *world) out(c *client, n accounting.Bytes) {
 	w.t.Helper()
 	if err := w.arb.Suspend(w.now, c.jobOf(), nil); err != nil {
@@ -32,7 +32,7 @@ func (w *world) out(c *client, n accounting.Bytes) {
 	e := w.arb.Errands()
 	c.free(n)
 	w.arb.ErrandDone(w.now, e[0].ID, "")
-	if w.residence(e[0].Job) == arbiter.Suspending { // it kept a part
+	if w.residence(e[0].Job) == arbiter.Suspending { // the job kept a part; it is suspended when its time to give memory back is over
 		w.errandsIn(2 * time.Second)
 	}
 	if r := w.residence(e[0].Job); r != arbiter.Suspended {
@@ -107,7 +107,8 @@ func TestAHungDevice(t *testing.T) {
 	}
 }
 
-// TestWhoMayNotBeAsked: priorities, reservations, claims and rules protect a job, and the requester's own jobs are never asked.
+// TestWhoMayNotBeAsked: a job is not asked if it has a higher priority, a reservation or a claim. It is not asked either if its evict.how
+// is "never", or is "unit" and the job has no unit of its own.
 func TestWhoMayNotBeAsked(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule    rules.Rule
@@ -157,7 +158,7 @@ func TestThoseThatTheyNeed(t *testing.T) {
 	}
 }
 
-// TestWithoutRoomInTheUsersLimit: a request that waits at the limit of its user is helped by that user's jobs, and by no other ones.
+// TestWithoutRoomInTheUsersLimit: for a request that waits at the limit of its user, only jobs of that user are asked.
 func TestWithoutRoomInTheUsersLimit(t *testing.T) {
 	w := newWorld(t, evicting(), 8*gib)
 	if err := w.arb.SetUserLimits(w.now, bob, "", rules.Change{Device: 0, Max: ptr(size(3 * gib))}); err != nil {
@@ -177,7 +178,8 @@ func TestWithoutRoomInTheUsersLimit(t *testing.T) {
 	}
 }
 
-// TestReturnsToItsContexts: with the memory of a suspended job all its contexts are reserved, at what they took, and none of them waits.
+// TestReturnsToItsContexts: when a suspended job returns, the cost of all the contexts that it had is reserved beside its memory, and no
+// context waits.
 func TestReturnsToItsContexts(t *testing.T) {
 	p := returnNever()
 	p.ContextReserve = size(gib / 2)
@@ -223,8 +225,8 @@ func TestReturnsToItsContexts(t *testing.T) {
 	}
 }
 
-// TestALimitLoweredMeanwhile: a job whose limit is lowered while it is suspended returns to as much as the limit allows, and the reservation
-// lasts until its hook's job has taken that.
+// TestALimitLoweredMeanwhile: if the limit of a job is lowered while it is suspended, as much is reserved for its return as the new limit
+// allows.
 func TestALimitLoweredMeanwhile(t *testing.T) {
 	w, c, job := suspended(t, returnNever())
 	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Max: ptr(size(2 * gib))}, c.session); err != nil {
@@ -277,7 +279,7 @@ func TestACancelledReturn(t *testing.T) {
 	w.errandsIn(3 * time.Second)
 }
 
-// TestItEndsOnItsWay: when a job ends while memory is reserved for it, others get that.
+// TestItEndsOnItsWay: when a job ends while memory is reserved for its return, other jobs get that memory.
 func TestItEndsOnItsWay(t *testing.T) {
 	w, c, job := suspended(t, returnNever())
 	if err := w.arb.Resume(w.now, job, nil); err != nil {
@@ -295,7 +297,8 @@ func TestItEndsOnItsWay(t *testing.T) {
 	}
 }
 
-// TestALostDevice: what a job held on a device that was lost does not come back, and what it held on another one does.
+// TestALostDevice: a suspended job becomes resident when the only device on which it held memory is lost. Nothing waits in the queue for
+// it.
 func TestALostDevice(t *testing.T) {
 	w := newWorld(t, returnNever(), 8*gib, 8*gib)
 	c := w.client(0, 0)
@@ -315,7 +318,7 @@ func TestALostDevice(t *testing.T) {
 	}
 }
 
-// TestAHookThatFailsAndTook: a job that has everything again is resident, whatever its hook says, and a stuck one too.
+// TestAHookThatFailsAndTook: a job is stuck after its hook has failed, and becomes resident when it has all its memory again.
 func TestAHookThatFailsAndTook(t *testing.T) {
 	w, c, job := suspended(t, returnNever())
 	if err := w.arb.Resume(w.now, job, nil); err != nil {
@@ -332,7 +335,8 @@ func TestAHookThatFailsAndTook(t *testing.T) {
 	}
 }
 
-// TestAStuckJobIsGivenUp: a person who suspends a stuck job again lets others have its memory, and can let it return later.
+// TestAStuckJobIsGivenUp: if a user suspends a stuck job again, other jobs get the memory that was reserved for it. The user can resume it
+// later.
 func TestAStuckJobIsGivenUp(t *testing.T) {
 	w, c, job := suspended(t, returnNever())
 	if err := w.arb.Resume(w.now, job, nil); err != nil {
@@ -357,7 +361,8 @@ func TestAStuckJobIsGivenUp(t *testing.T) {
 	c.must(6 * gib)
 }
 
-// TestAHookThatEndsEarly: memory stays reserved for min_resident after the hook's end, because the server may allocate later. Then it is free.
+// TestAHookThatEndsEarly: after the end of a hook, memory stays reserved for evict.min_resident, because the server may allocate later.
+// Then what the server has not taken is free.
 func TestAHookThatEndsEarly(t *testing.T) {
 	w, c, job := suspended(t, returnNever())
 	if err := w.arb.Resume(w.now, job, nil); err != nil {
@@ -375,7 +380,8 @@ func TestAHookThatEndsEarly(t *testing.T) {
 	}
 }
 
-// TestAReloadMeanwhile: a suspended job returns by a hook of the present configuration, and in the way in which it left if that is gone.
+// TestAReloadMeanwhile: a suspended job returns by the hook of the present policy. If that has no hook any more, it returns by the hook of
+// its suspension.
 func TestAReloadMeanwhile(t *testing.T) {
 	p := returnNever()
 	p.Defaults.Evict.Resume = rules.MakeCommand([]string{"/old"})
@@ -446,7 +452,8 @@ func TestTheUnitOfAnother(t *testing.T) {
 	}
 }
 
-// TestARunInAUnit: `gpuarb run` in the unit of a suspended job takes over its reservation while it still waits for a slot.
+// TestARunInAUnit: the job of a `gpuarb run` that starts in the unit of a suspended job takes over what is reserved for that job, which
+// ends.
 func TestARunInAUnit(t *testing.T) {
 	p := evicting()
 	p.Defaults.Evict.How, p.Defaults.Evict.Return = rules.EvictByUnit, rules.ReturnOnUse
