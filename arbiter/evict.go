@@ -106,6 +106,9 @@ func (a *Arbiter) victims(t *ticket, idle []*job) (chosen []*job) {
 			lacks.without(chosen[i])
 		}
 	}
+	if a.tooManySuspensions(chosen) {
+		return nil
+	}
 	return chosen
 }
 
@@ -292,7 +295,7 @@ func (l *lease) isBelow(b *accounting.Budget) bool {
 func (a *Arbiter) returnOnRoom(now time.Time) {
 	var all []*job
 	for _, id := range a.Jobs() {
-		if j := a.jobs[id]; j.residence() == Suspended && j.Rule.Evict.Returns() == rules.ReturnOnRoom && a.returning(j) == nil {
+		if j := a.jobs[id]; j.residence() == Suspended && j.evict().Returns() == rules.ReturnOnRoom && a.returning(j) == nil {
 			all = append(all, j)
 		}
 	}

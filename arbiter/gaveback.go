@@ -44,3 +44,14 @@ func (a *Arbiter) gave(j *job) (gave, keeps bool) {
 	}
 	return gave, keeps
 }
+
+// hasTaken reports whether a job holds all that is reserved for its return: what it held when it was asked to give its memory back, or less
+// if a limit was lowered meanwhile.
+func (a *Arbiter) hasTaken(j *job) bool {
+	for d := range j.suspension.had {
+		if a.heldOn(j, d).bytes < j.wantsBack(d) {
+			return false
+		}
+	}
+	return true
+}

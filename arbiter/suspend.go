@@ -162,10 +162,9 @@ func (a *Arbiter) settle(now time.Time, j *job) {
 			a.settleSuspending(now, j, gave)
 		}
 	case Resuming, Stuck:
-		lacks, _ := a.gave(j)
 		switch {
 		case s.answered.IsZero():
-		case !lacks:
+		case a.hasTaken(j):
 			a.settleReturned(now, j, now, wording.TookAgain)
 		case s.state == Stuck:
 		case s.failure != "":
@@ -268,6 +267,8 @@ func (a *Arbiter) forgetOn(now time.Time, d *device) {
 			continue
 		}
 		delete(j.suspension.had, d)
+		a.suspensionChanged(j)
+		a.noticesDue = true
 		t := a.returning(j)
 		switch {
 		case len(j.suspension.had) == 0:

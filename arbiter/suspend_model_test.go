@@ -260,7 +260,7 @@ func (w *suspendWorld) settle(s *server, later bool) {
 	case arbiter.Resuming, arbiter.Stuck:
 		switch {
 		case !ended:
-		case s.used >= s.had:
+		case s.used >= min(s.had, s.limit):
 			back(w.now)
 		case s.failed:
 			s.state = arbiter.Stuck

@@ -76,8 +76,17 @@ func (a *Arbiter) suspensionOf(j *job) Suspension {
 }
 
 // fullOfSuspensions reports whether no further job can be asked to give its memory back. Jobs that were asked before can.
-func (a *Arbiter) fullOfSuspensions(j *job) bool {
-	return j.suspension == nil && a.suspensions >= MaxSuspensions
+func (a *Arbiter) fullOfSuspensions(j *job) bool { return a.tooManySuspensions([]*job{j}) }
+
+// tooManySuspensions reports whether some of the jobs cannot be asked to give their memory back.
+func (a *Arbiter) tooManySuspensions(jobs []*job) bool {
+	further := 0
+	for _, j := range jobs {
+		if j.suspension == nil {
+			further++
+		}
+	}
+	return a.suspensions+further > MaxSuspensions
 }
 
 // JobOf returns the job of a session; 0: the session is unknown.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -60,7 +61,7 @@ func runUnit(ctx context.Context, h Hook) error {
 	name, result := "gpuarb-"+h.Name+".service", make(chan string, 1)
 	_, err = c.StartTransientUnitContext(ctx, name, "fail", []dbus.Property{
 		// With true, systemd ignores the hook's status, whatever the name of that argument says.
-		dbus.PropDescription("gpuarb: " + h.Args[0]), dbus.PropType("oneshot"), dbus.PropExecStart(h.Args, false),
+		dbus.PropDescription("gpuarb: " + h.Args[0]), dbus.PropType("oneshot"), dbus.PropExecStart(literal(h.Args), false),
 		set("User", strconv.FormatUint(uint64(h.UID), 10)), set("Group", strconv.FormatUint(uint64(h.GID), 10)),
 		set("Environment", append([]string{path}, h.Env...)), set("UnsetEnvironment", ofSystemd), set("WorkingDirectory", "/"),
 		set("TimeoutStartUSec", uint64(h.Timeout/time.Microsecond)), set("TimeoutStopUSec", uint64(time.Second/time.Microsecond)),
@@ -70,6 +71,15 @@ func runUnit(ctx context.Context, h Hook) error {
 		return err
 	}
 	return wait(ctx, h.Args[0], result)
+}
+
+// literal returns the arguments of a command for systemd, which replaces $NAME in all but the path of the program, and $$ by $.
+func literal(args []string) []string {
+	all := slices.Clone(args)
+	for i := range all[1:] {
+		all[i+1] = strings.ReplaceAll(all[i+1], "$", "$$")
+	}
+	return all
 }
 
 // wait waits for the result of a request to systemd to start or stop a unit. what is the command or unit that the error names.
@@ -96,8 +106,12 @@ type Unit struct {
 }
 
 // Stop stops a service of the system's manager, and waits until it has stopped. It refuses a unit of another kind, a user's manager
-// (user@UID.service), gpuarb's own services, and a service that does not contain all of u.PIDs.
+// (user@UID.service), gpuarb's own services, and a service that does not contain all of u.PIDs. If the job has no process any more,
+// there is nothing to stop, and what runs in the service is not the job's.
 func (u Unit) Stop(ctx context.Context) error {
+	if len(u.PIDs) == 0 {
+		return nil
+	}
 	return u.ask(ctx, func(c *dbus.Conn) error {
 		if !strings.HasSuffix(u.Name, ".service") || strings.HasPrefix(u.Name, "user@") || strings.HasPrefix(u.Name, "gpuarb") {
 			return fmt.Errorf("%s is no service that can be stopped for this", u.Name)

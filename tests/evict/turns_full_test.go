@@ -7,6 +7,8 @@ import (
 	"time"
 )
 
+// This file has the long form of turns_test.go.
+
 // TestFullTurns: two programs that never fit together, each of which pauses for longer than evict.idle_after between bursts, both go on for
 // a minute, and change at most once in evict.min_resident.
 func TestFullTurns(t *testing.T) {
