@@ -15,6 +15,10 @@ import (
 // looksForRoom is the largest number of waiting requests for which one call of makeRoomForWaiting looks for idle jobs.
 const looksForRoom = 8
 
+// askedAtOnce is the largest number of jobs that one call of makeRoomForWaiting asks for one request. If the request needs more jobs, a later
+// call asks the others, after the first ones have answered.
+const askedAtOnce = 64
+
 // makeRoomForWaiting asks idle jobs to give their memory back for the first request of each queue, if the request has waited for
 // evict.after. It passes over requests for devices on which a job is being asked already, because what that job gives back changes what
 // requests lack there. If there are more than looksForRoom such requests, the requests take turns from call to call.
@@ -35,7 +39,8 @@ func (a *Arbiter) makeRoomForWaiting(now time.Time) {
 		if slices.ContainsFunc(t.candidates, func(s candidate) bool { return busy[s.device] }) {
 			continue
 		}
-		for _, j := range a.victims(t, idle) {
+		chosen := a.victims(t, idle)
+		for _, j := range chosen[:min(len(chosen), askedAtOnce)] {
 			a.suspend(now, j, t, nil)
 			for d := range j.suspension.had {
 				busy[d] = true
