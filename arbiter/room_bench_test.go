@@ -9,6 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
+// This file measures the choice of idle jobs that make room, at the bound of processes.
+
 // BenchmarkRoomAtTheBound measures how long a Tick holds the daemon's lock (hold-ns) when a request waits and 4,096 idle jobs with leases on four
 // devices might make room for it. With "never", evict.after is max. With "in vain", all together do not suffice. With "all but one", they do, and
 // then each is tried again for whether it is needed, and the first 64 are asked.
