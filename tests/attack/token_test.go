@@ -208,7 +208,7 @@ func TestClaimsOnResume(t *testing.T) {
 func TestStreamsClaimedOnResume(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
-		Config: "schema_version = 1\n[defaults]\nmemory.max = \"500M\"\nstream_reserve = \"12M\"\n"})
+		Config: "schema_version = 1\n[defaults]\nmemory.max = \"500M\"\nstream_reserve = \"12M\"\n[[device]]\ncontext_reserve = \"0\"\n"})
 	honest := cudaprog(m)
 	say(t, honest, "alloc a 480M", "ok")
 	thief := start(m, "thief")
