@@ -100,6 +100,42 @@ func TestFullSystemdModelServer(t *testing.T) {
 	bounded.Until(t, "everything is given back", func() bool { return used() == 0 })
 }
 
+// TestFullSystemdStubbornService: the job of a service that does not stop within evict.timeout keeps its memory. The waiting program waits on,
+// and gets the memory when the service ends after all.
+func TestFullSystemdStubbornService(t *testing.T) {
+	h := boot(t)
+	h.shell(`cat >/etc/systemd/system/stubborn.service <<'.'
+[Service]
+ExecStart=gpuarb run -- cudaprog-dlsym "alloc a 6G; sleep 100000000"
+KillSignal=SIGCONT
+TimeoutStopSec=infinity
+.
+cat >/etc/gpuarb/conf.d/stubborn.toml <<'.'
+[defaults]
+on_full = "wait"
+devices = [0]
+evict.after = "500ms"
+evict.idle_after = "1s"
+
+[[rule]]
+match.unit = "stubborn.service"
+evict.how = "unit"
+evict.timeout = "2s"
+.
+gpuarb config check; systemctl reload gpuarbd; systemctl daemon-reload; systemctl start stubborn`)
+	says := func(text string) bool { return strings.Contains(h.shell("journalctl -q --no-pager -u gpuarbd"), text) }
+	bounded.Until(t, "the service has its memory", func() bool { return strings.Contains(h.shell("gpuarb ps"), "6GiB") })
+	waits := h.Interact(h.command("exec gpuarb run -- cudaprog-dlsym"))
+	waits.Tell("alloc a 4G")
+	bounded.Until(t, "the service was to stop and did not", func() bool { return says("stubborn.service did not end in time") && says("keeps its memory") })
+	if got := h.shell("systemctl is-active stubborn || true; gpuarb queue"); !strings.HasPrefix(got, "deactivating") || !strings.Contains(got, "cudaprog-dlsym") {
+		t.Errorf("the service, and the queue: %s", got)
+	}
+	h.shell("systemctl kill --signal=KILL stubborn")
+	waits.Expect("alloc a ok")
+	waits.End()
+}
+
 // serve writes the page's units and rule for a server, under a name and with two ports, and has systemd listen at the first.
 func (h *host) serve(name, front, own string) {
 	h.t.Helper()
