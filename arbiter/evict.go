@@ -111,7 +111,7 @@ func (a *Arbiter) victims(t *ticket, idle []*job) (chosen []*job) {
 			lacks.without(chosen[i])
 		}
 	}
-	if a.tooManySuspensions(chosen) {
+	if a.tooManySuspensions(chosen...) {
 		return nil
 	}
 	return chosen
@@ -164,7 +164,7 @@ func (a *Arbiter) mayBeAsked(now time.Time, j *job) bool {
 	if s := j.suspension; s != nil && (now.Before(s.notUntil) || !s.resumed.IsZero() && now.Sub(s.resumed) < j.Rule.Evict.MinResident) {
 		return false
 	}
-	return !a.noUnit(j) && !a.keepsPlace(j) && !a.fullOfSuspensions(j)
+	return !a.noUnit(j) && !a.keepsPlace(j) && !a.tooManySuspensions(j)
 }
 
 // mayGiveTo reports whether an idle job may be asked to make room for a request. The job must be resident and hold memory on a candidate

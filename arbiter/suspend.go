@@ -53,7 +53,7 @@ func (a *Arbiter) Suspend(now time.Time, id JobID, by *Person) error {
 		return rules.Wrong(rules.ErrRange, wording.NoUnit, j.name())
 	case len(j.inside) > 0:
 		return rules.Wrong(rules.ErrRange, wording.HasInside, j.name())
-	case a.fullOfSuspensions(j):
+	case a.tooManySuspensions(j):
 		return rules.Wrong(rules.ErrRange, wording.TooManyAsked, j.name(), MaxSuspensions)
 	}
 	for _, d := range a.devices {

@@ -339,7 +339,7 @@ func (w *suspendWorld) limit(s *server) {
 	w.errands()
 }
 
-// kill ends a server, which keeps its memory for now. If the server has ended before, the driver frees its memory.
+// kill ends a server. The first call leaves its memory with the driver, and the second one lets the driver free it.
 func (w *suspendWorld) kill(s *server) {
 	if s.dead {
 		w.gone(s)

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
@@ -390,5 +389,4 @@ func TestSuspendByHand(t *testing.T) {
 	if err := w.arb.Suspend(w.now, reserved.ID, nil); !errors.Is(err, rules.ErrRange) {
 		t.Errorf("a job with a reservation: %v", err)
 	}
-	var _ accounting.Bytes
 }

@@ -75,11 +75,9 @@ func (a *Arbiter) suspensionOf(j *job) Suspension {
 	return r
 }
 
-// fullOfSuspensions reports whether no further job can be asked to give its memory back. Jobs that were asked before can.
-func (a *Arbiter) fullOfSuspensions(j *job) bool { return a.tooManySuspensions([]*job{j}) }
-
-// tooManySuspensions reports whether some of the jobs cannot be asked to give their memory back.
-func (a *Arbiter) tooManySuspensions(jobs []*job) bool {
+// tooManySuspensions reports whether the jobs cannot all be asked to give their memory back, because MaxSuspensions leaves no records for
+// those of them that were never asked before.
+func (a *Arbiter) tooManySuspensions(jobs ...*job) bool {
 	further := 0
 	for _, j := range jobs {
 		if j.suspension == nil {
